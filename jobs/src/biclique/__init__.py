@@ -1,0 +1,1 @@
+"""Biclique joins unbounded streams on any predicate, exactly once, on Spark."""

@@ -1,0 +1,1 @@
+"""The biclique command: run, validate, explain, bench. Shell."""

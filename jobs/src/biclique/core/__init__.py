@@ -1,0 +1,1 @@
+"""The words every tier shares: ids, stamps, blocks, frontier, window, segment. Pure."""

@@ -1,0 +1,1 @@
+"""Composition roots that drive the tiers' logic: embedded, units, shuffle. Shell."""

@@ -1,0 +1,1 @@
+"""One index per file behind one small protocol. Pure."""

@@ -1,0 +1,1 @@
+"""Block against run to ranges of matches: equi, band, inequality, residual, aggregate. Pure."""

@@ -1,0 +1,1 @@
+"""From a Query to a plan, one rule per file in one ordered tuple, and its explanation. Pure."""

@@ -1,0 +1,1 @@
+"""Where a tuple is stored and where it probes, one strategy per file. Pure."""

@@ -1,0 +1,1 @@
+"""The logic of shuffler, dispatcher, joiner and merger, in dataflow order. Pure."""
