@@ -1,0 +1,126 @@
+# The verbs of this repository. `make` alone lists them; every one that needs the environment makes it first.
+# What set-up makes is .venv in the checkout and a cache outside it; nothing else on the machine changes, except
+# that Java is installed where it is missing and we may.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3.11
+JOBS ?= 2
+SEED ?= 1
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/biclique
+
+# Compiled kernels are kept between runs and between checkouts; a cache inside the tree would be somebody's commit.
+export NUMBA_CACHE_DIR := $(CACHE)/numba
+# Spark's workers must be this environment's Python, whatever `python3` means on the machine.
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+
+FAST_TESTS := tests/unit tests/property tests/tidy
+LOCAL_TESTS := $(FAST_TESTS) tests/conformance tests/spark
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+# --- set-up ----------------------------------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: java $(STAMP) ## Everything a checkout needs: .venv from the lock, Java where it is missing
+
+# hatchling comes from the lock, so the package's own install neither isolates nor downloads.
+$(STAMP): requirements.lock jobs/pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo 'Biclique needs Python 3.11: install it, or name it with make PYTHON=…' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call apt-install,python3.11-venv,$(PYTHON) lacks ensurepip)
+	@rm -f $@
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e jobs
+	@touch $@
+
+# Spark 4 runs on Java 17 or later. It takes JAVA_HOME's java before the one on the path, and so do we.
+.PHONY: java
+java:
+	@if ! $(java-is-new-enough); then $(call apt-install,openjdk-17-jre-headless,Spark needs Java 17 or later); fi
+	@$(java-is-new-enough) || { echo 'Spark needs Java 17 or later, and JAVA_HOME names an older one: unset it or correct it.' >&2; exit 1; }
+
+java-is-new-enough = { [[ "$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1)" =~ version\ \"([0-9]+) ]] && (( BASH_REMATCH[1] >= 17 )); }
+
+# $(call apt-install,package,reason): install it where we may, else say in one sentence what to do.
+define apt-install
+{ if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then \
+	echo '$(2): installing $(1)'; \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null; \
+else \
+	echo '$(2), and this user cannot install it: install the package $(1), then run this again.' >&2; exit 1; \
+fi; }
+endef
+
+.PHONY: lock
+lock: ## Make requirements.lock again from requirements.in
+	@test -x $(CACHE)/lock/bin/uv || { $(PYTHON) -m venv $(CACHE)/lock && $(CACHE)/lock/bin/pip install --quiet 'uv>=0.13,<0.14'; }
+	$(CACHE)/lock/bin/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+		--python-version 3.11 $(if $(UPGRADE),--upgrade) requirements.in -o requirements.lock
+
+# --- the developer's loop --------------------------------------------------------------------------------------------
+
+.PHONY: check lint fast format
+check: lint fast ## Format, lint, types, import contracts and the fast tests: under two minutes
+
+lint: setup ## The part of check that runs no test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+fast: setup ## The part of check that runs tests
+	$(BIN)/python -m pytest -q -n $(JOBS) -m 'not slow and not spark' $(FAST_TESTS)
+
+format: setup ## Put the code in shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# --- tests -----------------------------------------------------------------------------------------------------------
+
+# Files stay whole on a worker, so that a file's Spark session starts once. The story of what was skipped comes last,
+# behind the simulator's output, where it is read.
+PYTEST_LOG := $(VENV)/pytest.log
+
+.PHONY: test
+test: setup ## Every test that needs no cluster, and the simulator: at most fifteen minutes on two cores
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -rs --durations 10 $(LOCAL_TESTS) | tee $(PYTEST_LOG)
+	$(BIN)/python -m tests.simulation seeds --count 3000 --jobs $(JOBS)
+	$(BIN)/python -m tests.simulation planted --replay --jobs $(JOBS)
+	@echo
+	@echo 'Not part of make test: tests that need a cluster, and make soak (as many seeds as one likes).'
+	@echo 'Skipped, and why:'
+	@grep '^SKIPPED' $(PYTEST_LOG) || echo '  nothing'
+	@tail -n 1 $(PYTEST_LOG)
+
+.PHONY: simulate soak
+simulate: setup ## One simulated run with its story (SEED=…)
+	$(BIN)/python -m tests.simulation simulate --seed $(SEED)
+
+soak: setup ## Seeds, fuzz inputs and planted bugs until stopped
+	$(BIN)/python -m tests.simulation soak
+
+# --- something to look at --------------------------------------------------------------------------------------------
+
+.PHONY: demo bench
+demo: setup ## The main job on the embedded engine, with something to look at
+	$(BIN)/python examples/demo.py
+
+bench: setup ## The benchmarks beside the peers; writes the table and the plots
+	$(BIN)/python -m bench
+
+.PHONY: clean
+clean: ## Remove what tools and runs wrote here; .venv stays (rm -rf .venv for a set-up from nothing)
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis out spark-warehouse metastore_db derby.log
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
