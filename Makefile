@@ -37,7 +37,7 @@ setup: java $(STAMP) ## Everything a checkout needs: .venv from the lock, Java w
 
 # hatchling comes from the lock, so the package's own install neither isolates nor downloads.
 $(STAMP): requirements.lock jobs/pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo 'Biclique needs Python 3.11: install it, or name it with make PYTHON=…' >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || $(call give-up,Biclique needs Python 3.11: install it or name it (make PYTHON=…).)
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call apt-install,python3.11-venv,$(PYTHON) lacks ensurepip)
 	@rm -f $@
 	$(PYTHON) -m venv $(VENV)
@@ -45,13 +45,19 @@ $(STAMP): requirements.lock jobs/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e jobs
 	@touch $@
 
-# Spark 4 runs on Java 17 or later. It takes JAVA_HOME's java before the one on the path, and so do we.
+# Spark 4 runs on Java 17 or later. It takes JAVA_HOME's java before the one on the path, and so do we; installing a
+# second Java beside a JAVA_HOME that names another would change nothing.
 .PHONY: java
 java:
-	@if ! $(java-is-new-enough); then $(call apt-install,openjdk-17-jre-headless,Spark needs Java 17 or later); fi
-	@$(java-is-new-enough) || { echo 'Spark needs Java 17 or later, and JAVA_HOME names an older one: unset it or correct it.' >&2; exit 1; }
+	@$(java-is-new-enough) || { \
+		[[ -z "$${JAVA_HOME:-}" ]] || $(call give-up,JAVA_HOME names no Java 17 or later: unset or correct it.); \
+		$(call apt-install,openjdk-17-jre-headless,Spark needs Java 17 or later); }
 
-java-is-new-enough = { [[ "$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1)" =~ version\ \"([0-9]+) ]] && (( BASH_REMATCH[1] >= 17 )); }
+java-version = $$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1)
+java-is-new-enough = { [[ "$(java-version)" =~ version\ \"([0-9]+) ]] && (( BASH_REMATCH[1] >= 17 )); }
+
+# $(call give-up,sentence)
+give-up = { echo '$(1)' >&2; exit 1; }
 
 # $(call apt-install,package,reason): install it where we may, else say in one sentence what to do.
 define apt-install
@@ -63,10 +69,12 @@ else \
 fi; }
 endef
 
+LOCK_BIN := $(CACHE)/lock/bin
+
 .PHONY: lock
 lock: ## Make requirements.lock again from requirements.in
-	@test -x $(CACHE)/lock/bin/uv || { $(PYTHON) -m venv $(CACHE)/lock && $(CACHE)/lock/bin/pip install --quiet 'uv>=0.13,<0.14'; }
-	$(CACHE)/lock/bin/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+	@test -x $(LOCK_BIN)/uv || { $(PYTHON) -m venv $(CACHE)/lock && $(LOCK_BIN)/pip install --quiet 'uv>=0.13,<0.14'; }
+	$(LOCK_BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url \
 		--python-version 3.11 $(if $(UPGRADE),--upgrade) requirements.in -o requirements.lock
 
 # --- the developer's loop --------------------------------------------------------------------------------------------
@@ -122,5 +130,6 @@ bench: setup ## The benchmarks beside the peers; writes the table and the plots
 
 .PHONY: clean
 clean: ## Remove what tools and runs wrote here; .venv stays (rm -rf .venv for a set-up from nothing)
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis out spark-warehouse metastore_db derby.log
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf out spark-warehouse metastore_db derby.log
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
