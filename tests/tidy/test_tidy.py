@@ -221,7 +221,12 @@ no_machine_path = words(
     r"(?<![\w.$}/*-])/(wo" + r"rk|ro" + r"ot|fa" + r"rm)/", "a path of one machine; take it from an argument"
 )
 no_registry = words(
-    r"(?i)(py" + r"pi\.org|python" + r"hosted\.org|registry-1\.docker|arti" + r"factory|jf" + r"rog|dev" + r"pi|--(extra-)?index"
+    r"(?i)(py"
+    + r"pi\.org|python"
+    + r"hosted\.org|registry-1\.docker|arti"
+    + r"factory|jf"
+    + r"rog|dev"
+    + r"pi|--(extra-)?index"
     r"-url|--find" + r"-links|--trusted" + r"-host|PIP_INDEX" + r"_URL)",
     "which registry serves a package is the machine's affair",
 )
