@@ -210,26 +210,20 @@ def words(pattern: str, instead: str) -> Callable[[str, str], Iterator[Offence]]
     return check
 
 
-# The samples are put together from halves, so that this file passes its own rules.
+# This file passes its own rules: a pattern has a class of one letter in it, a sample is put together from halves.
 LATER = "TO" + "DO"
 MACHINE = "/wo" + "rk/main"
 REGISTRY = "https://py" + "pi.org/simple"
 OPTION = "--index" + "-url"
 
-no_leftovers = words(r"\b(TO" + r"DO|FIX" + r"ME)\b", "do it now, or open an issue")
-no_machine_path = words(
-    r"(?<![\w.$}/*-])/(wo" + r"rk|ro" + r"ot|fa" + r"rm)/", "a path of one machine; take it from an argument"
+REGISTRIES = (
+    r"py[p]i\.org|python[h]osted\.org|registry-1\.[d]ocker|[a]rtifactory|[j]frog|[d]evpi",
+    r"--(extra-)?index-[u]rl|--find-[l]inks|--trusted-[h]ost|PIP_INDEX_[U]RL",
 )
-no_registry = words(
-    r"(?i)(py"
-    + r"pi\.org|python"
-    + r"hosted\.org|registry-1\.docker|arti"
-    + r"factory|jf"
-    + r"rog|dev"
-    + r"pi|--(extra-)?index"
-    r"-url|--find" + r"-links|--trusted" + r"-host|PIP_INDEX" + r"_URL)",
-    "which registry serves a package is the machine's affair",
-)
+
+no_leftovers = words(r"\b(TO[D]O|FIX[M]E)\b", "do it now, or open an issue")
+no_machine_path = words(r"(?<![\w.$}/*-])/([w]ork|[r]oot|[f]arm)/", "a path of one machine; take it from an argument")
+no_registry = words("(?i)" + "|".join(REGISTRIES), "which registry serves a package is the machine's affair")
 no_host_in_lock = words(r"://|^\s*--(?!hash=)", "a lock names packages, versions and hashes, and no place")
 
 
