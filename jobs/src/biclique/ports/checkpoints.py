@@ -1,0 +1,31 @@
+"""The checkpoint store: blobs and manifests of joiner units. It saves time, never results: what it loses is replayed.
+
+What every implementation guarantees (tests/conformance/test_checkpoints.py runs the same suite over each):
+* a blob is all there or not there; who reads one still checks its bytes against the checksum in the manifest;
+* manifests of an owner come newest first, the last KEPT of them, each as it was published or not at all;
+* `publish` is atomic, and refuses a manifest whose incarnation is below one that has published (False): a process
+  that was replaced cannot push its successor's manifests out;
+* a blob that a kept manifest names is kept; once no kept manifest of any owner names it, it may go.
+
+What it need not guarantee: that anything put is still there later. Loops treat None and an empty tuple as ordinary
+answers.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from biclique.tiers.messages import Producer
+from biclique.tiers.progress import Manifest
+
+KEPT = 3  # one may be torn by a fault of the store, one may be ahead of the progress, one is then left
+
+
+class CheckpointStore(Protocol):
+    def load(self, owner: Producer) -> tuple[Manifest, ...]: ...
+
+    def get(self, name: str) -> bytes | None: ...
+
+    def put(self, name: str, data: bytes) -> None: ...
+
+    def publish(self, owner: Producer, manifest: Manifest) -> bool: ...

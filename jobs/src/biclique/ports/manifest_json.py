@@ -1,0 +1,58 @@
+"""Manifests as bytes: JSON with a format version and a checksum of its own, for every store that keeps bytes.
+
+A manifest that is torn, altered or of another version reads as None: the unit then takes an older one, or replays.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import xxhash
+
+from biclique.routing.table import Move, Subgroup, UnitId
+from biclique.tiers.progress import BlobRef, Manifest
+
+VERSION = 1
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    body = json.dumps(
+        {
+            "version": VERSION,
+            "incarnation": manifest.incarnation,
+            "frontier": manifest.frontier,
+            "sealed": manifest.sealed,
+            "offset": manifest.offset,
+            "blobs": [list(blob) for blob in manifest.blobs],
+            "adopted": sorted([_unit(m.source), _unit(m.target), m.version] for m in manifest.adopted),
+        },
+        separators=(",", ":"),
+    ).encode()
+    return b"%016x\n" % xxhash.xxh64_intdigest(body) + body
+
+
+def decode_manifest(data: bytes) -> Manifest | None:
+    checksum, newline, body = data.partition(b"\n")
+    if not newline or checksum != b"%016x" % xxhash.xxh64_intdigest(body):
+        return None
+    fields = json.loads(body)
+    if fields["version"] != VERSION:
+        return None
+    return Manifest(
+        incarnation=fields["incarnation"],
+        frontier=fields["frontier"],
+        sealed=fields["sealed"],
+        offset=fields["offset"],
+        blobs=tuple(BlobRef(*blob) for blob in fields["blobs"]),
+        adopted=frozenset(Move(_unit_of(s), _unit_of(t), version) for s, t, version in fields["adopted"]),
+    )
+
+
+def _unit(unit: UnitId) -> list[Any]:
+    return [list(unit.subgroup), unit.number, unit.generation]
+
+
+def _unit_of(parts: list[Any]) -> UnitId:
+    subgroup, number, generation = parts
+    return UnitId(Subgroup(*subgroup), number, generation)

@@ -1,0 +1,160 @@
+"""Log and checkpoint store in this process's memory: what the embedded engine runs on. Records stay the objects they
+are.
+
+A commit appends everything under one lock, so readers never meet half a transaction, an aborted record or a control
+record. Threads may share one log; a thread that found nothing to read waits for the next change instead of polling.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+
+from biclique.ports.checkpoints import KEPT
+from biclique.ports.log import Bounds
+from biclique.tiers.effects import Commit, Fetched, Outcome
+from biclique.tiers.messages import Address, Producer, Record
+from biclique.tiers.progress import Manifest, Progress
+
+ATTEMPT_SHIFT = 32  # incarnations of a later attempt are greater than all of an earlier one
+
+
+class _Partition:
+    __slots__ = ("records", "start")
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.records: list[Record] = []
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.records)
+
+
+class MemoryLog:
+    """`attempt`: which run of the engine this is, where incarnations must go on growing over restarts."""
+
+    def __init__(self, attempt: int = 0) -> None:
+        self._attempt = attempt
+        self._partitions: dict[Address, _Partition] = defaultdict(_Partition)
+        self._progress: dict[Producer, Progress] = {}
+        self._incarnations: dict[Producer, int] = {}
+        self._changed = threading.Condition()
+        self._changes = 0
+
+    def client(self) -> MemoryClient:
+        return MemoryClient(self)
+
+    def append(self, address: Address, records: Sequence[Record]) -> None:
+        with self._changed:
+            self._partitions[address].records.extend(records)
+            self._announce()
+
+    def bounds(self, address: Address) -> Bounds:
+        with self._changed:
+            partition = self._partitions[address]
+            return Bounds(partition.start, partition.end)
+
+    def trim(self, address: Address, before: int) -> None:
+        with self._changed:
+            partition = self._partitions[address]
+            assert before <= partition.end, "trimmed beyond the end"
+            if before > partition.start:
+                del partition.records[: before - partition.start]
+                partition.start = before
+
+    @property
+    def changes(self) -> int:
+        """Grows with every append and commit: take it before looking for something to read, then wait for more."""
+        return self._changes
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """Until there were more changes than `seen`, at most so long."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._changes != seen, seconds)
+
+    def _announce(self) -> None:
+        self._changes += 1
+        self._changed.notify_all()
+
+    def _fence(self, producer: Producer) -> int:
+        with self._changed:
+            incarnation = self._incarnations.get(producer, self._attempt << ATTEMPT_SHIFT) + 1
+            self._incarnations[producer] = incarnation
+            return incarnation
+
+    def _read_progress(self, owner: Producer) -> Progress | None:
+        with self._changed:
+            return self._progress.get(owner)
+
+    def _read(self, address: Address, offset: int, limit: int) -> Fetched:
+        with self._changed:
+            partition = self._partitions[address]
+            first = max(offset, partition.start)
+            found = partition.records[first - partition.start : first - partition.start + limit]
+            return Fetched(tuple(enumerate(found, first)), first + len(found), partition.start, partition.end)
+
+    def _commit(self, incarnation: int, transaction: Commit) -> Outcome:
+        with self._changed:
+            if incarnation != self._incarnations[transaction.producer]:
+                return Outcome.FENCED
+            for address, record in transaction.sends:
+                self._partitions[address].records.append(record)
+            self._progress[transaction.owner] = transaction.progress
+            self._announce()
+            return Outcome.COMMITTED
+
+
+class MemoryClient:
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+        self._incarnations: dict[Producer, int] = {}
+
+    def fence(self, producer: Producer) -> int:
+        self._incarnations[producer] = self._log._fence(producer)
+        return self._incarnations[producer]
+
+    def read_progress(self, owner: Producer) -> Progress | None:
+        return self._log._read_progress(owner)
+
+    def read(self, address: Address, offset: int, limit: int) -> Fetched:
+        return self._log._read(address, offset, limit)
+
+    def commit(self, transaction: Commit) -> Outcome:
+        assert transaction.producer in self._incarnations, f"{transaction.producer} commits without a fence"
+        return self._log._commit(self._incarnations[transaction.producer], transaction)
+
+
+class MemoryStore:
+    """Checkpoints of an engine that need not survive its process. Bytes are immutable, so nothing is copied."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._manifests: dict[Producer, tuple[Manifest, ...]] = {}  # newest first
+        self._blobs: dict[str, bytes] = {}
+
+    def load(self, owner: Producer) -> tuple[Manifest, ...]:
+        with self._lock:
+            return self._manifests.get(owner, ())
+
+    def get(self, name: str) -> bytes | None:
+        with self._lock:
+            return self._blobs.get(name)
+
+    def put(self, name: str, data: bytes) -> None:
+        with self._lock:
+            self._blobs[name] = data
+
+    def publish(self, owner: Producer, manifest: Manifest) -> bool:
+        with self._lock:
+            kept = self._manifests.get(owner, ())
+            if kept and kept[0].incarnation > manifest.incarnation:
+                return False
+            self._manifests[owner] = (manifest, *kept[: KEPT - 1])
+            named = {blob.name for manifests in self._manifests.values() for m in manifests for blob in m.blobs}
+            for dropped in kept[KEPT - 1 :]:
+                for blob in dropped.blobs:
+                    if blob.name not in named:
+                        self._blobs.pop(blob.name, None)
+            return True
