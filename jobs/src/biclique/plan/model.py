@@ -1,0 +1,87 @@
+"""A plan: routing x stores x index, as compiled from a query. Frozen values that the tiers execute and `explain` shows.
+
+An n-way join is a cascade of binary *stages*. Stage 0 joins two relations; stage k joins the partial results of stage k-1
+(its left side) with one more relation (its right side). Each stage has its own units. A *side* of a stage is what its units
+store and are probed with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from biclique.index.protocol import IndexKind
+from biclique.query.expression import Column, Expression
+from biclique.query.model import Query
+from biclique.routing.protocol import Strategy
+
+LEFT, RIGHT = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """low + low_shift <= stored <= high + high_shift; `<` where strict. A missing bound is infinite.
+
+    `stored` is over the stored side, `low` and `high` over the probing one; all of one type. Shifts are literals in that
+    type's memory form (DECIMAL unscaled, INTERVAL microseconds) and saturate instead of overflowing.
+    """
+
+    stored: Expression
+    low: Expression | None = None
+    low_strict: bool = False
+    low_shift: int | float = 0
+    high: Expression | None = None
+    high_strict: bool = False
+    high_shift: int | float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a probe of the other side finds this side's rows. The conjunction of all parts is the join predicate.
+
+    `residual` is evaluated on candidate pairs; it holds every conjunct that the keys do not express exactly.
+    """
+
+    kind: IndexKind
+    equal: tuple[tuple[Expression, Expression], ...] = ()  # (over the stored side, over the probing side)
+    first: KeyRange | None = None
+    second: KeyRange | None = None
+    residual: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a stage. `relations`: whose tuples (or parts) it holds, in `Rows.ids` order. `columns`: in
+    `Rows.columns` order: all that later predicates, later stages and the select list need, and nothing else.
+
+    `route`: the expressions whose hashed values pick the subgroup (equal for every pair that can match); empty: chance.
+    """
+
+    relations: tuple[int, ...]
+    columns: tuple[Column, ...]
+    access: Access
+    route: tuple[Expression, ...]
+    window_us: int | None
+    subgroups: int
+    units: int  # of each subgroup at the start
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    number: int
+    strategy: Strategy
+    sides: tuple[Side, Side]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`entry[r]` says where relation r enters: (stage, side). `order` is the join order of the relations."""
+
+    query: Query
+    order: tuple[int, ...]
+    stages: tuple[Stage, ...]
+    dispatchers: int
+    mergers: int  # 0 where results go straight to the output; else the number of merger units
+
+    def entry(self, relation: int) -> tuple[int, int]:
+        position = self.order.index(relation)
+        return (0, position) if position < 2 else (position - 1, RIGHT)

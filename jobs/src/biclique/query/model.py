@@ -1,0 +1,151 @@
+"""A checked query: what `biclique run`, `validate`, `explain` and the operator agree on. Frozen values, no behaviour.
+
+`compile_manifest` (query/compile.py) is the only maker of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from biclique.query.expression import Expression
+from biclique.query.types import Type
+
+
+class OnBadRecord(Enum):
+    DEAD_LETTER = "deadLetter"
+    DROP = "drop"
+    FAIL = "fail"
+
+
+class Format(Enum):
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSON = "json"
+    ARROW = "arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    type: Type
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    path: str  # absolute, or relative to the manifest's folder (see Manifest.folder)
+    format: Format
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    bootstrap_servers: str
+    topic: str
+    format: Format
+    starting_offsets: str = "earliest"  # or latest, or an ISO 8601 timestamp
+    secret_ref: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    column: int | None  # position in the source's fields; None: the record's own time
+    lateness_us: int = 0
+    future_skew_max_us: int = 300_000_000
+    idle_after_us: int = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """None in both: full history. Exactly one otherwise. A pair qualifies when newer - older <= time_us."""
+
+    time_us: int | None = None
+    tuples: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    name: str
+    fields: tuple[Field, ...]
+    event_time: EventTime
+    input: Files | Kafka
+    on_bad_record: OnBadRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A source as it stands in FROM: a self-join makes two relations of one source."""
+
+    name: str  # the alias
+    source: int  # position in Query.sources
+    window: Window
+
+
+class AggregateFunction(Enum):
+    COUNT = "count"  # of rows (argument None) or of non-null values
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+    COUNT_DISTINCT = "count_distinct"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    function: AggregateFunction
+    argument: Expression | None
+    type: Type  # SUM of integers: BIGINT; of DECIMAL(p,s): DECIMAL(18,s); AVG: DOUBLE
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """A select item that is the n-th GROUP BY expression."""
+
+    position: int
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One column of the result. `value` is an Expression in a plain query, an Aggregate or GroupKey in an aggregating one."""
+
+    name: str
+    value: Expression | Aggregate | GroupKey
+    type: Type
+
+
+class Delivery(Enum):
+    EXACTLY_ONCE = "exactlyOnce"
+    AT_LEAST_ONCE = "atLeastOnce"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanHints:
+    """`spec.plan` as the user wrote it; None: the planner decides."""
+
+    strategy: str | None = None  # biclique, hash, random, matrix
+    subgroups: tuple[tuple[str, int], ...] = ()  # relation name, count
+    units: int = 1  # joiners.replicas: units of each subgroup
+    transport: str = "auto"
+    memory_bytes: int = 2 << 30  # joiners.memory, of one unit
+    partitions: int = 4  # topics.partitions: P, the number of dispatchers
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    name: str
+    sources: tuple[Source, ...]
+    relations: tuple[Relation, ...]  # 2 to 5, in FROM order
+    filters: tuple[tuple[Expression, ...], ...]  # for each relation: conjuncts over it alone
+    predicates: tuple[Expression, ...]  # conjuncts over two or more relations (or none: literals)
+    items: tuple[Item, ...]
+    distinct: bool
+    group_by: tuple[Expression, ...]
+    aggregating: bool  # any Aggregate in items (group_by may be empty: one group)
+    tumble_us: int | None  # GROUP BY …, TUMBLE(n)
+    delivery: Delivery
+    output: Files | Kafka
+    hints: PlanHints
+
+    def type_of(self, relation: int, field: int) -> Type:
+        return self.sources[self.relations[relation].source].fields[field].type

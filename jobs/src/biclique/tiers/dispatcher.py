@@ -1,0 +1,261 @@
+"""The dispatcher's logic: accept each source record once, stamp it, route it, and signal.
+
+A logical dispatcher is one partition of `shuffled`. A *turn* is what one transaction holds: from some records to the blocks,
+the signal and the new progress. The order of things in a turn matters:
+
+* a block whose predecessor is lacking is ignored whole (a send was lost; the task's retry brings both), and every offset
+  seen before is dropped, so a tuple is accepted exactly once whatever the shuffler repeats;
+* late is judged by the watermark that was signalled last, not by anything newer: whoever stores has expired nothing that an
+  accepted tuple could still match;
+* the epoch is above the own last one and at least the greatest seen, so that it orders although clocks jump;
+* a routing version is applied with the turn's first epoch, above the switch-over point of the version before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from biclique.core.rows import Mask, Rows, Vector
+from biclique.core.stamps import POSITIONS_PER_EPOCH, epoch_of, stamps_of, tuple_ids
+from biclique.plan.model import Plan
+from biclique.query.model import OnBadRecord
+from biclique.routing.table import RoutingTable
+from biclique.tiers.entry import Entry, entries_of_source
+from biclique.tiers.messages import (
+    TIME_NEVER,
+    Address,
+    Block,
+    Heartbeat,
+    LateTuples,
+    Mark,
+    Producer,
+    Record,
+    SetAside,
+    Signal,
+    SourceBlock,
+    Topic,
+    unit_address,
+)
+from biclique.tiers.progress import DispatcherProgress, SourcePartition
+
+ANSWER_MS = 50  # a dispatcher without tuples answers those that carried some, at most this often
+HEARTBEAT_MS = 1000  # and signals this often when nobody carried any
+
+ACCEPTED, FILTERED, LATE, DEAD, DROPPED = "accepted", "filtered", "late", "dead", "dropped"
+FATES = (ACCEPTED, FILTERED, LATE, DEAD, DROPPED)
+
+
+def dispatcher_producer(number: int) -> Producer:
+    return Producer("dispatcher", str(number))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    sends: tuple[tuple[Address, Record], ...]
+    progress: DispatcherProgress
+    carried: bool
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The progress that a turn is building."""
+
+    epoch: int
+    last: dict[SourcePartition, int]
+    greatest: dict[SourcePartition, int]
+    fates: dict[str, list[int]]
+    rows: list[tuple[Entry, Rows]] = field(default_factory=list)
+    aside: list[tuple[Address, Record]] = field(default_factory=list)
+    used: int = 0  # positions given in this epoch
+
+
+class Dispatcher:
+    """`partitions`: the source partitions whose records come through this one's partition of shuffled."""
+
+    def __init__(
+        self, plan: Plan, number: int, partitions: Iterable[SourcePartition], progress: DispatcherProgress
+    ) -> None:
+        self._plan, self._number, self._partitions = plan, number, tuple(partitions)
+        self._producer = dispatcher_producer(number)
+        self.progress = progress
+        self._entries = tuple(entries_of_source(plan, source) for source in range(len(plan.query.sources)))
+        self._heard: dict[Producer, Signal] = {}
+        self._caught_up: dict[SourcePartition, tuple[int, int]] = {}  # -> (driver attempt, since)
+        self._idle: set[SourcePartition] = set()
+        self._owes_answer = False
+        self._signalled_ms: int | None = None
+
+    def hear(self, signals: Iterable[Signal]) -> None:
+        """What the other dispatchers have signalled, in the order of the signals topic."""
+        for signal in signals:
+            if signal.sender == self._producer or signal.sender.tier != self._producer.tier:
+                continue
+            self._heard[signal.sender] = signal
+            self._owes_answer |= signal.carried
+
+    def turn(
+        self, records: Sequence[Record], next_offset: int, table: RoutingTable, wall_ms: int, flush: bool = False
+    ) -> Turn | None:
+        """The next transaction, or None if there is nothing to say yet. The caller commits it, then calls `committed`."""
+        progress = self.progress
+        assert table.version >= progress.version, "an older routing table must be refused"
+        if not (records or flush or table.version > progress.version or self._signal_is_due(wall_ms)):
+            return None
+        epoch = max(wall_ms, progress.epoch + 1, 1, *(signal.epoch for signal in self._heard.values()))
+        version, first_epoch = progress.version, progress.first_epoch
+        if table.version > version:
+            assert table.version == version + 1, "a version is published when all have announced the one before"
+            epoch = max(epoch, table.switch[version] + 1)
+            version, first_epoch = table.version, epoch
+        draft = _Draft(
+            epoch,
+            dict(progress.last),
+            dict(progress.greatest),
+            {fate: list(progress.fates.get(fate, (0,) * len(self._entries))) for fate in FATES},
+        )
+        for record in records:
+            if isinstance(record, Heartbeat):
+                self._take_heartbeat(record, draft)
+            else:
+                assert isinstance(record, SourceBlock)
+                self._take_block(record, draft)
+        watermark = max(progress.watermark, self._watermark(draft))
+        signal = Signal(
+            self._producer,
+            draft.epoch,
+            watermark,
+            self._idle.issuperset(self._partitions),
+            version,
+            first_epoch,
+            carried=bool(draft.rows),
+        )
+        fates = {fate: tuple(counts) for fate, counts in draft.fates.items()}
+        after = DispatcherProgress(
+            next_offset, draft.epoch, watermark, version, first_epoch, draft.last, draft.greatest, fates
+        )
+        return Turn((*self._routed(draft, table), *draft.aside, *_signals(table, signal)), after, signal.carried)
+
+    def committed(self, turn: Turn, wall_ms: int) -> None:
+        self.progress = turn.progress
+        self._signalled_ms = wall_ms
+        self._owes_answer = False
+
+    def _signal_is_due(self, wall_ms: int) -> bool:
+        if self._signalled_ms is None or wall_ms < self._signalled_ms:  # never yet, or the clock jumped back
+            return True
+        return wall_ms - self._signalled_ms >= (ANSWER_MS if self._owes_answer else HEARTBEAT_MS)
+
+    def _take_block(self, block: SourceBlock, draft: _Draft) -> None:
+        key = SourcePartition(block.source, block.partition)
+        last = draft.last.get(key, -1)
+        if block.predecessor > last or not len(block.offsets) or block.offsets[-1] <= last:
+            return
+        fresh = block.offsets > last
+        marks, times = block.marks, block.times
+        good = fresh & (marks == Mark.GOOD.value)
+        timed = times[fresh & (marks != Mark.DEAD.value)]
+        late = good & (times < self.progress.watermark)
+        accepted = good & ~late
+        self._caught_up.pop(key, None)
+        self._idle.discard(key)
+        draft.last[key] = int(block.offsets[-1])
+        if len(timed):
+            draft.greatest[key] = max(draft.greatest.get(key, TIME_NEVER), int(timed.max()))
+        draft.fates[FILTERED][block.source] += int(np.count_nonzero(fresh & (marks == Mark.FILTERED.value)))
+        draft.fates[ACCEPTED][block.source] += int(np.count_nonzero(accepted))
+        self._set_late_aside(block, late, draft)
+        self._set_dead_aside(block, last, draft)
+        if accepted.any():
+            rows = None if accepted.all() else np.flatnonzero(accepted[marks == Mark.GOOD.value])
+            columns = block.columns if rows is None else tuple(column.take(rows) for column in block.columns)
+            self._stamp(block.source, block.partition, block.offsets[accepted], times[accepted], columns, draft)
+
+    def _stamp(
+        self,
+        source: int,
+        partition: int,
+        offsets: NDArray[np.int64],
+        times: NDArray[np.int64],
+        columns: tuple[Vector, ...],
+        draft: _Draft,
+    ) -> None:
+        for entry in self._entries[source]:
+            kept = entry.kept(columns, len(offsets))
+            chosen = slice(None) if kept is None else kept
+            ids, entered = tuple_ids(entry.relation, partition, offsets[chosen]), times[chosen]
+            at = 0
+            while at < len(ids):
+                if draft.used == POSITIONS_PER_EPOCH:  # an overflow of positions starts a new epoch
+                    draft.epoch, draft.used = draft.epoch + 1, 0
+                take = min(len(ids) - at, POSITIONS_PER_EPOCH - draft.used)
+                stamps = stamps_of(draft.epoch, self._number, draft.used + take)[draft.used :]
+                part = entry.columns(columns, kept)
+                if take < len(ids):
+                    part = tuple(column.slice(at, at + take) for column in part)
+                newest = entered[at : at + take]
+                draft.rows.append((entry, Rows(stamps, (ids[at : at + take],), newest, newest, part)))
+                draft.used, at = draft.used + take, at + take
+
+    def _set_late_aside(self, block: SourceBlock, late: Mask, draft: _Draft) -> None:
+        if not late.any():
+            return
+        draft.fates[LATE][block.source] += int(np.count_nonzero(late))
+        rows = np.flatnonzero(late[block.marks == Mark.GOOD.value])
+        columns = tuple(column.take(rows) for column in block.columns)
+        tuples = LateTuples(
+            block.source, block.partition, block.offsets[late], block.times[late], columns, self.progress.watermark
+        )
+        draft.aside.append((Address(Topic.LATE, self._number), tuples))
+
+    def _set_dead_aside(self, block: SourceBlock, last: int, draft: _Draft) -> None:
+        dead = tuple(record for record in block.dead if record.offset > last)
+        if not dead:
+            return
+        drop = self._plan.query.sources[block.source].on_bad_record is OnBadRecord.DROP
+        draft.fates[DROPPED if drop else DEAD][block.source] += len(dead)
+        if not drop:
+            draft.aside.append((Address(Topic.DEAD, self._number), SetAside(block.source, block.partition, dead)))
+
+    def _take_heartbeat(self, beat: Heartbeat, draft: _Draft) -> None:
+        """Idle is proved by two heartbeats of one driver attempt that are `idleAfter` apart, both caught up at our position."""
+        key = SourcePartition(beat.source, beat.partition)
+        seen = self._caught_up.get(key)
+        idle_after_ms = self._plan.query.sources[beat.source].event_time.idle_after_us // 1000
+        if beat.position != draft.last.get(key, -1):
+            self._caught_up.pop(key, None)
+        elif seen is None or seen[0] != beat.attempt:
+            self._caught_up[key] = beat.attempt, beat.caught_up_ms
+        elif beat.caught_up_ms - seen[1] >= idle_after_ms:
+            self._idle.add(key)
+
+    def _watermark(self, draft: _Draft) -> int:
+        """The least over the source partitions that are not idle; over the other dispatchers if all of ours are."""
+        sources = self._plan.query.sources
+        active = [
+            draft.greatest[key] - sources[key.source].event_time.lateness_us if key in draft.greatest else TIME_NEVER
+            for key in self._partitions
+            if key not in self._idle
+        ]
+        if not active and len(self._heard) == self._plan.dispatchers - 1:
+            active = [signal.watermark for signal in self._heard.values() if not signal.idle]
+        return min(active, default=TIME_NEVER)
+
+    def _routed(self, draft: _Draft, table: RoutingTable) -> list[tuple[Address, Record]]:
+        sends: list[tuple[Address, Record]] = []
+        for entry, rows in draft.rows:
+            epoch = epoch_of(int(rows.stamps[0]))
+            for share in entry.routing.shares(rows, table):
+                part = rows if share.rows is None else rows.take(share.rows)
+                block = Block(entry.routing.stage, entry.routing.side, share.role, self._producer, epoch, part)
+                sends.append((unit_address(share.unit), block))
+        return sends
+
+
+def _signals(table: RoutingTable, signal: Signal) -> list[tuple[Address, Record]]:
+    """To every unit, whatever stage: its frontier is over all dispatchers. After the blocks, in the same transaction."""
+    units = [(unit_address(unit), signal) for unit in table.units()]
+    return [*units, (Address(Topic.SIGNALS, 0), signal)]

@@ -1,0 +1,85 @@
+"""How the records of a source enter the join: as tuples of each relation made of it, at that relation's stage and side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from biclique.core.rows import Indexes, Rows, Vector
+from biclique.kernels.evaluate import Predicate, Program, compile_expression, compile_predicate
+from biclique.kernels.hashing import hash_rows
+from biclique.plan.model import Plan, Side
+from biclique.query.expression import Column, Expression
+from biclique.query.model import Query
+from biclique.query.used import used_fields
+from biclique.routing.choose import router
+from biclique.routing.protocol import Share
+from biclique.routing.table import RoutingTable
+
+
+def source_positions(query: Query, relation: int) -> dict[Column, int]:
+    """Where a relation's columns are in its source's blocks."""
+    source = query.relations[relation].source
+    fields = query.sources[source].fields
+    return {Column(relation, field, fields[field].type): i for i, field in enumerate(used_fields(query, source))}
+
+
+def relation_filter(query: Query, relation: int) -> Predicate | None:
+    conjuncts = query.filters[relation]
+    return compile_predicate(conjuncts, source_positions(query, relation)) if conjuncts else None
+
+
+class Routing:
+    """Rows of one side of one stage → shares for its units."""
+
+    def __init__(self, plan: Plan, stage: int, side: int) -> None:
+        self._router = router(plan, stage)
+        self.stage, self.side = stage, side
+        self._hash_of = _route_programs(plan.stages[stage].sides[side])
+
+    def shares(self, rows: Rows, table: RoutingTable) -> tuple[Share, ...]:
+        hashes = None
+        if self._hash_of:
+            hashes, _ = hash_rows([program.run(rows.columns, len(rows)) for program in self._hash_of])
+        # A partial result is placed by the id of its first part: any part would do, as long as a replay repeats it.
+        return self._router(table, self.side, rows.ids[0], hashes)
+
+
+def _route_programs(side: Side) -> tuple[Program, ...]:
+    positions = {column: i for i, column in enumerate(side.columns)}
+    return tuple(_compile(expression, positions) for expression in side.route)
+
+
+def _compile(expression: Expression, positions: dict[Column, int]) -> Program:
+    return compile_expression(expression, positions)
+
+
+class Entry:
+    """One relation: which records of its source pass, which columns they keep, and where they go."""
+
+    def __init__(self, plan: Plan, relation: int) -> None:
+        query = plan.query
+        self.relation = relation
+        stage, side = plan.entry(relation)
+        self.routing = Routing(plan, stage, side)
+        positions = source_positions(query, relation)
+        self._columns = tuple(positions[column] for column in plan.stages[stage].sides[side].columns)
+        # The shuffler has filtered already where one relation is all that the source is read for.
+        alone = sum(other.source == query.relations[relation].source for other in query.relations) == 1
+        self._filter = None if alone else relation_filter(query, relation)
+
+    def kept(self, columns: Sequence[Vector], count: int) -> Indexes | None:
+        """The rows that pass this relation's filter; None: all."""
+        if self._filter is None:
+            return None
+        mask, _ = self._filter.run(columns, count)
+        return None if mask.all() else np.flatnonzero(mask)
+
+    def columns(self, columns: Sequence[Vector], kept: Indexes | None) -> tuple[Vector, ...]:
+        chosen = (columns[i] for i in self._columns)
+        return tuple(chosen) if kept is None else tuple(column.take(kept) for column in chosen)
+
+
+def entries_of_source(plan: Plan, source: int) -> tuple[Entry, ...]:
+    return tuple(Entry(plan, n) for n, relation in enumerate(plan.query.relations) if relation.source == source)

@@ -1,0 +1,96 @@
+"""What survives a crash: the progress of each producer (in the log, atomically with its output) and the manifests of joiner
+units (in the checkpoint store, after the commit that they describe)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from biclique.routing.table import Move, UnitId
+from biclique.tiers.messages import TIME_NEVER
+
+
+class SourcePartition(NamedTuple):
+    source: int
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherProgress:
+    """`offset`: the next one to read in its partition of shuffled. `last`, `greatest`: per source partition, the last source
+    offset taken and the greatest event time. `accepted`, `filtered`, `late`, `dead` count source records per source."""
+
+    offset: int = 0
+    epoch: int = 0
+    watermark: int = TIME_NEVER  # as last signalled
+    version: int = 0
+    first_epoch: int = 0
+    last: Mapping[SourcePartition, int] = field(default_factory=dict)
+    greatest: Mapping[SourcePartition, int] = field(default_factory=dict)
+    fates: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # fate -> count per source
+
+
+class Cursor(NamedTuple):
+    """The last emitted match of an unfinished epoch, in canonical order: probe's stamp and ids, then stored's."""
+
+    probe_stamp: int
+    probe_ids: tuple[int, ...]
+    stored_stamp: int
+    stored_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinerProgress:
+    """`offset`: the earliest unhandled record. With a cursor, `frontier` is below the cursor's epoch."""
+
+    offset: int
+    frontier: int = -1
+    watermark: int = TIME_NEVER
+    cursor: Cursor | None = None
+    empty: bool = False  # holds no tuple: a leaver may go
+    version: int = 0  # routing version that a sender of partial results has applied
+    first_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MergerProgress:
+    """A merger's state is small and travels in its checkpoint; `frontier` and `offset` say up to where it has merged."""
+
+    offset: int = 0
+    frontier: int = -1
+    watermark: int = TIME_NEVER
+
+
+Progress = DispatcherProgress | JoinerProgress | MergerProgress
+
+
+class BlobRef(NamedTuple):
+    """A sealed, immutable run of rows of one store, named by the incarnation that made it."""
+
+    name: str
+    side: int
+    rows: int
+    checksum: int  # xxh64 of the bytes
+    adopted: bool  # rows that came with a move: kept apart from the unit's own, whose stamps interleave with them
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`sealed`: the epoch up to which every stored row is in a blob. `offset`: the earliest log offset that still holds an
+    unsealed tuple or an unhandled block. Restore refuses one whose frontier is above the committed progress."""
+
+    incarnation: int
+    frontier: int
+    sealed: int
+    offset: int
+    blobs: tuple[BlobRef, ...]
+    adopted: frozenset[Move] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStart:
+    """Where a unit's life begins: written once by who starts it (operator, host), read by each of its incarnations."""
+
+    unit: UnitId
+    lower: int  # the end of its partition when its generation began
