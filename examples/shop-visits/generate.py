@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 FIRST = datetime(2026, 3, 1, 8, tzinfo=UTC)
 SECONDS_APART = 0.2
 DISORDER_S = 5
+VISITORS = 1000
 PAGES = ("start", "sale", "news", "search", "imprint")
 PRICES = [Decimal("4.99"), Decimal("9.90"), Decimal("19.90"), Decimal("49.00"), Decimal("129.00")]
 
@@ -30,11 +31,10 @@ def at(seconds: float) -> datetime:
 
 def generate(into: Path, rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    visitors = max(2, rows // 20)
     views, clicks, purchases = [], [], []
     for i in range(rows):
         viewed = i * SECONDS_APART
-        visitor, page = int(rng.integers(visitors)), PAGES[rng.integers(len(PAGES))]
+        visitor, page = int(rng.integers(VISITORS)), PAGES[rng.integers(len(PAGES))]
         views.append((viewed + rng.uniform(0, DISORDER_S), visitor, page, at(viewed)))
         if rng.random() < 0.5:
             clicked = viewed + rng.exponential(30)
