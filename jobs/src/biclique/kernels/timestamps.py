@@ -1,0 +1,110 @@
+"""Fields and truncation of DATE and TIMESTAMP, and the widening of one to the other. Always UTC, also before 1970.
+
+SECOND is whole seconds. A week starts on Monday. What cannot be said in 64 bits of microseconds fails.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from biclique.core.rows import Mask
+from biclique.kernels.calendars import DAY_US, DAYS_MAX, DAYS_MIN, date_of, days_and_time, days_of
+from biclique.kernels.lanes import INT64_MIN, Lane, with_failures
+from biclique.query.expression import Op
+from biclique.query.types import Kind, Type
+
+Int64s = NDArray[np.int64]
+
+FIELDS = {Op.YEAR: 0, Op.MONTH: 1, Op.DAY: 2, Op.HOUR: 3, Op.MINUTE: 4, Op.SECOND: 5}
+UNITS_US = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+}
+UNITS_DAYS = {"day": 0, "week": 1, "month": 2, "quarter": 3, "year": 4}
+UNITS = (*UNITS_US, *UNITS_DAYS)  # what DATE_TRUNC knows
+
+
+@njit(cache=True, nogil=True)
+def _field(values: Int64s, is_date: bool, field: int, out: Int64s) -> None:
+    for i in range(len(values)):
+        if field <= 2:
+            day = values[i] if is_date else days_and_time(values[i])[0]
+            out[i] = date_of(day)[field]
+        elif is_date:
+            out[i] = 0
+        else:
+            time = days_and_time(values[i])[1]
+            if field == 3:
+                out[i] = time // 3_600_000_000
+            elif field == 4:
+                out[i] = time // 60_000_000 % 60
+            else:
+                out[i] = time // 1_000_000 % 60
+
+
+@njit(cache=True, nogil=True)
+def _first_day(days: Int64s, unit: int, out: Int64s) -> None:
+    for i in range(len(days)):
+        day = days[i]
+        if unit == 1:
+            day -= (day + 3) % 7  # 1970-01-01 was a Thursday
+        elif unit >= 2:
+            year, month, _ = date_of(day)
+            month = 1 if unit == 4 else (month - 1) // 3 * 3 + 1 if unit == 3 else month
+            day = days_of(year, month, 1)
+        out[i] = day
+
+
+@njit(cache=True, nogil=True)
+def _floor(values: Int64s, unit: int, out: Int64s, bad: Mask) -> None:
+    for i in range(len(values)):
+        rest = values[i] % unit
+        bad[i] = values[i] < np.int64(INT64_MIN) + rest
+        out[i] = 0 if bad[i] else values[i] - rest
+
+
+def field(op: Op, lane: Lane, argument: Type) -> Lane:
+    values = lane.values.astype(np.int64)
+    out = np.empty(len(values), np.int64)
+    _field(values, argument.kind is Kind.DATE, FIELDS[op], out)
+    return Lane(out, lane.valid, lane.failed)
+
+
+def date_trunc(unit: str, lane: Lane, argument: Type, result: Type) -> Lane:
+    """`result` is DATE or TIMESTAMP, as is `argument`."""
+    if unit in UNITS_DAYS:
+        days = (lane if argument.kind is Kind.DATE else to_date(lane)).values.astype(np.int64)
+        out = np.empty(len(days), np.int64)
+        _first_day(days, UNITS_DAYS[unit], out)
+        first = Lane(out, lane.valid, lane.failed)
+        return in_days(first) if result.kind is Kind.DATE else to_timestamp(first)
+    if argument.kind is Kind.DATE:
+        return lane if result.kind is Kind.DATE else to_timestamp(lane)
+    out, bad = np.empty(len(lane.values), np.int64), np.empty(len(lane.values), np.bool_)
+    _floor(lane.values, UNITS_US[unit], out, bad)
+    floored = with_failures(Lane(out, lane.valid, lane.failed), bad)
+    return to_date(floored) if result.kind is Kind.DATE else floored
+
+
+def to_timestamp(lane: Lane) -> Lane:
+    """Days to microseconds at midnight."""
+    days = lane.values.astype(np.int64)
+    bad = (days < DAYS_MIN) | (days > DAYS_MAX)
+    return with_failures(Lane(np.where(bad, 0, days) * DAY_US, lane.valid, lane.failed), bad)
+
+
+def to_date(lane: Lane) -> Lane:
+    """Microseconds to the day they are in; every one fits."""
+    return Lane(np.floor_divide(lane.values, DAY_US).astype(np.int32), lane.valid, lane.failed)
+
+
+def in_days(lane: Lane) -> Lane:
+    """Days as a DATE: outside 32 bits they fail."""
+    info = np.iinfo(np.int32)
+    bad = (lane.values < info.min) | (lane.values > info.max)
+    return with_failures(Lane(np.where(bad, 0, lane.values).astype(np.int32), lane.valid, lane.failed), bad)
