@@ -1,10 +1,11 @@
 """Columns and rows in memory: what blocks carry, stores keep and kernels read.
 
-A `Vector` is one column. Its values are a numpy array, or for STRING a pyarrow StringArray without nulls; `valid` is a mask
-(None: every value is there), and `failed` marks nulls that come from an expression that failed (None: none did; only
-evaluation makes it, a stored column never has it). The value under a null is 0, "" or False: never garbage.
+A `Vector` is one column. Its values are a numpy array, or for STRING a pyarrow StringArray without nulls; `valid` is a
+mask (None: every value is there), and `failed` marks nulls that come from an expression that failed (None: none did;
+only evaluation makes it, a stored column never has it). The value under a null is 0, "" or False: never garbage.
 
-`Rows` is a run of stamped tuples of one relation, or of partial results of several: in stamp order wherever a contract says so.
+`Rows` is a run of stamped tuples of one relation, or of partial results of several: in stamp order wherever a contract
+says so.
 """
 
 from __future__ import annotations

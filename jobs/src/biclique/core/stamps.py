@@ -1,8 +1,8 @@
 """Stamps and ids: the two 64-bit numbers that every tuple carries.
 
-A stamp orders: epoch 41 bits | dispatcher 7 | position 16, unsigned, given once by a dispatcher and never changed. It never
-measures. An id names: relation 3 bits | source partition 12 | source offset 48, signed and never negative, fixed at the
-source, so that a replay gives the same id. For files the offset is file ordinal 16 bits | row 32.
+A stamp orders: epoch 41 bits | dispatcher 7 | position 16, unsigned, given once by a dispatcher and never changed. It
+never measures. An id names: relation 3 bits | source partition 12 | source offset 48, signed and never negative, fixed
+at the source, so that a replay gives the same id. For files the offset is file ordinal 16 bits | row 32.
 """
 
 from __future__ import annotations

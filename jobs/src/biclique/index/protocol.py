@@ -10,8 +10,9 @@ between a stored tuple and a probe is, after planning, a conjunction of
 of which any part may be missing. Where keys lose something (strings, composite or hashed equality) the plan keeps the
 original predicate in the residual, so an index may answer too much and never too little.
 
-A `Store` holds one side's tuples of one unit, as a chain of segments: rows are appended in stamp order and never move, so a
-*reference* (int64) names a row for as long as it is stored. Expiry drops whole segments and frees their references.
+A `Store` holds one side's tuples of one unit, as a chain of segments: rows are appended in stamp order and never
+move, so a *reference* (int64) names a row for as long as it is stored. References number the rows ever appended: those
+of one append follow on. Expiry drops whole segments and frees their references.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from biclique.core.rows import Rows
+from biclique.core.rows import Rows, Vector
 from biclique.core.stamps import Stamps
 from biclique.query.types import Type
 
@@ -46,8 +47,9 @@ class IndexKind(Enum):
 class StoreLayout:
     """Which keys a side keeps, which columns, and how long.
 
-    `archive_period_us`: a segment is archived once its newest - oldest time exceeds it (window / 10); None: full history,
-    one growing segment. `sums`: positions of columns of which range sums are asked (aggregates without pairs).
+    `archive_period_us`: a segment is archived once the greatest time has moved on by more than this since it was opened
+    (window / 10; for rows in time order: once newest - oldest exceeds it); None: full history, one growing segment.
+    `sums`: positions of columns of which range sums are asked (aggregates without pairs).
     """
 
     kind: IndexKind
@@ -87,10 +89,10 @@ class ProbeKeys:
 class ProbeOrder:
     """What the pair rule and the window test need of the probing rows.
 
-    `stamps`: a stored row qualifies only if its stamp is smaller. Only rows at or after `fresh_from` (a reference: the first
-    row appended in this step) need the test. `newest`, `oldest`: event times. `window_us`: a pair qualifies when
-    max(newest) - min(oldest) <= window_us; with two windows (stored side's, probe side's) the one of the side that holds the
-    earlier time counts. None: no test.
+    `stamps`: a stored row qualifies only if its stamp is smaller. Only rows at or after `fresh_from` (a reference:
+    the first row appended in this step) need the test. `newest`, `oldest`: event times. `window_us`: a pair qualifies
+    when max(newest) - min(oldest) <= window_us; with two windows (stored side's, probe side's) the one of the side
+    that holds the earlier time counts. None: no test.
     """
 
     stamps: Stamps
@@ -114,8 +116,8 @@ class Matches:
 class RangeTotals:
     """Per probing row, over all stored rows that qualify: how many, and for each of `StoreLayout.sums` the exact sum.
 
-    Sums are given as pairs (high, low) with sum = high * 2**32 + low for integer columns, and as (double, error) for DOUBLE;
-    nulls are left out and `valid` counts the others; one entry per summed column.
+    Sums are given as pairs (high, low) with sum = high * 2**32 + low for integer columns, and as (double, error) for
+    DOUBLE; nulls are left out and `valid` counts the others; one entry per summed column.
     """
 
     count: NDArray[np.int64]
@@ -147,6 +149,10 @@ class Store(Protocol):
         """Counts and sums in O(log n) a probe wherever no row-wise test is needed; None if this index cannot."""
 
     def gather(self, stored: NDArray[np.int64]) -> Rows: ...
+
+    def column(self, position: int, stored: NDArray[np.int64]) -> Vector:
+        """One column of the referenced rows: a residual reads the columns it needs, before anything else is
+        gathered."""
 
     def expire(self, oldest_needed: int) -> int:
         """Drop every segment whose greatest `oldest` time is below the bound (Theorem 1); returns the rows dropped."""

@@ -8,7 +8,7 @@ senders; version v+1 carries S(v) in `switch` and is applied only in epochs abov
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 BOTH_SIDES = 2  # the `side` of a unit of a join-matrix, which stores both
@@ -42,13 +42,20 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RoutingTable:
-    """`stores` and `probes`: the units of each subgroup that stores, and probes, go to."""
+    """`stores` and `probes`: the units of each subgroup that stores, and probes, go to.
+
+    `switch`: S(v) of all earlier versions, over all senders. `stage_switch`: the same over the senders of one stage alone
+    (the dispatchers, and the units of the stage before), by (version, stage): what that stage's units can tell from their
+    own logs. `born`: the version in which a unit was first probed; 0 where it is missing.
+    """
 
     version: int
     stores: Mapping[Subgroup, tuple[UnitId, ...]]
     probes: Mapping[Subgroup, tuple[UnitId, ...]]
-    switch: Mapping[int, int]  # S(v) of all earlier versions
+    switch: Mapping[int, int]
     moves: tuple[Move, ...] = ()
+    stage_switch: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    born: Mapping[UnitId, int] = field(default_factory=dict)
 
     def units(self) -> tuple[UnitId, ...]:
         """Every unit that is stored to or probed: all of them get every signal."""
@@ -57,3 +64,7 @@ class RoutingTable:
 
     def units_of_stage(self, stage: int) -> tuple[UnitId, ...]:
         return tuple(unit for unit in self.units() if unit.subgroup.stage == stage)
+
+    def senders_to(self, stage: int, version: int) -> tuple[UnitId, ...]:
+        """The units of the stage before that were probed before `version`: they announce it to this stage's units."""
+        return tuple(unit for unit in self.units_of_stage(stage - 1) if self.born.get(unit, 0) < version)

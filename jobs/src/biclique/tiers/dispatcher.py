@@ -1,12 +1,12 @@
 """The dispatcher's logic: accept each source record once, stamp it, route it, and signal.
 
-A logical dispatcher is one partition of `shuffled`. A *turn* is what one transaction holds: from some records to the blocks,
-the signal and the new progress. The order of things in a turn matters:
+A logical dispatcher is one partition of `shuffled`. A *turn* is what one transaction holds: from some records to the
+blocks, the signal and the new progress. The order of things in a turn matters:
 
-* a block whose predecessor is lacking is ignored whole (a send was lost; the task's retry brings both), and every offset
-  seen before is dropped, so a tuple is accepted exactly once whatever the shuffler repeats;
-* late is judged by the watermark that was signalled last, not by anything newer: whoever stores has expired nothing that an
-  accepted tuple could still match;
+* a block whose predecessor is lacking is ignored whole (a send was lost; the task's retry brings both), and every
+  offset seen before is dropped, so a tuple is accepted exactly once whatever the shuffler repeats;
+* late is judged by the watermark that was signalled last, not by anything newer: whoever stores has expired nothing
+  that an accepted tuple could still match;
 * the epoch is above the own last one and at least the greatest seen, so that it orders although clocks jump;
 * a routing version is applied with the turn's first epoch, above the switch-over point of the version before.
 """
@@ -100,7 +100,8 @@ class Dispatcher:
     def turn(
         self, records: Sequence[Record], next_offset: int, table: RoutingTable, wall_ms: int, flush: bool = False
     ) -> Turn | None:
-        """The next transaction, or None if there is nothing to say yet. The caller commits it, then calls `committed`."""
+        """The next transaction, or None if there is nothing to say yet. The caller commits it, then calls
+        `committed`."""
         progress = self.progress
         assert table.version >= progress.version, "an older routing table must be refused"
         if not (records or flush or table.version > progress.version or self._signal_is_due(wall_ms)):
@@ -221,7 +222,8 @@ class Dispatcher:
             draft.aside.append((Address(Topic.DEAD, self._number), SetAside(block.source, block.partition, dead)))
 
     def _take_heartbeat(self, beat: Heartbeat, draft: _Draft) -> None:
-        """Idle is proved by two heartbeats of one driver attempt that are `idleAfter` apart, both caught up at our position."""
+        """Idle is proved by two heartbeats of one driver attempt that are `idleAfter` apart, both caught up at our
+        position."""
         key = SourcePartition(beat.source, beat.partition)
         seen = self._caught_up.get(key)
         idle_after_ms = self._plan.query.sources[beat.source].event_time.idle_after_us // 1000
@@ -256,6 +258,7 @@ class Dispatcher:
 
 
 def _signals(table: RoutingTable, signal: Signal) -> list[tuple[Address, Record]]:
-    """To every unit, whatever stage: its frontier is over all dispatchers. After the blocks, in the same transaction."""
+    """To every unit, whatever stage: its frontier is over all dispatchers. After the blocks, in the same
+    transaction."""
     units = [(unit_address(unit), signal) for unit in table.units()]
     return [*units, (Address(Topic.SIGNALS, 0), signal)]

@@ -1,6 +1,6 @@
-"""What a unit's loop asks of the world. A loop is a generator: it yields one of these, the host performs it and sends the
-answer back. No loop does I/O, reads a clock or waits by itself, so that the same loop runs on Kafka and Redis, inside the
-embedded engine, and in the simulator, which may crash or pause it at every yield.
+"""What a unit's loop asks of the world. A loop is a generator: it yields one of these, the host performs it and sends
+the answer back. No loop does I/O, reads a clock or waits by itself, so that the same loop runs on Kafka and Redis,
+inside the embedded engine, and in the simulator, which may crash or pause it at every yield.
 
 | effect           | answer                                                                                       |
 |------------------|----------------------------------------------------------------------------------------------|
@@ -17,8 +17,8 @@ embedded engine, and in the simulator, which may crash or pause it at every yiel
 | ReadClock        | int: milliseconds of this machine's wall clock (it may jump)                                 |
 | Rest             | None, after at most so many milliseconds, or earlier when there may be something to read     |
 
-A host may end a loop at any yield (a crash). A loop returns when it is fenced, when an outcome is unknown, or when it has
-left for good; the host then makes a new one or does not: `End` says which.
+A host may end a loop at any yield (a crash). A loop returns when it is fenced, when an outcome is unknown, or when it
+has left for good; the host then makes a new one or does not: `End` says which.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """`next_offset`: where to read on: beyond the last record and any control records after it. `start`: the first offset
-    that the log still holds; `end`: the last stable offset as this reader saw it."""
+    """`next_offset`: where to read on: beyond the last record and any control records after it. `start`: the first
+    offset that the log still holds; `end`: the last stable offset as this reader saw it."""
 
     records: tuple[tuple[int, Record], ...]
     next_offset: int
@@ -110,7 +110,8 @@ class Consult:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the host wants of a loop now. `seal`: a joiner or merger checkpoints all that it has handled; `stop`: return."""
+    """What the host wants of a loop now. `seal`: a joiner or merger checkpoints all that it has handled; `stop`:
+    return."""
 
     seal: bool = False
     stop: bool = False

@@ -1,4 +1,5 @@
-"""How the records of a source enter the join: as tuples of each relation made of it, at that relation's stage and side."""
+"""How the records of a source enter the join: as tuples of each relation made of it, at that relation's stage and
+side."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class Routing:
     """Rows of one side of one stage → shares for its units."""
 
     def __init__(self, plan: Plan, stage: int, side: int) -> None:
-        self._router = router(plan, stage)
+        self._router = router(plan.stages[stage].strategy, stage)
         self.stage, self.side = stage, side
         self._hash_of = _route_programs(plan.stages[stage].sides[side])
 

@@ -45,8 +45,8 @@ class Topic(Enum):
 
 
 class Address(NamedTuple):
-    """A partition of the log. `partition` is a dispatcher's or merger's number, 0 for signals, or the name of a unit without
-    its generation (`1L0.2`)."""
+    """A partition of the log. `partition` is a dispatcher's or merger's number, 0 for signals, or the name of a unit
+    without its generation (`1L0.2`)."""
 
     topic: Topic
     partition: int | str
@@ -79,11 +79,11 @@ class DeadRecord:
 
 @dataclass(frozen=True, slots=True)
 class SourceBlock:
-    """Consecutive records of one partition of one source, in order. `predecessor`: the last offset of the previous block of
-    the same task, -1 in a task's first: a dispatcher that lacks it ignores the block.
+    """Consecutive records of one partition of one source, in order. `predecessor`: the last offset of the previous
+    block of the same task, -1 in a task's first: a dispatcher that lacks it ignores the block.
 
-    `offsets`, `marks`, `times` have one entry for each record; `columns` (the used fields, see query/used.py) one row for
-    each GOOD one.
+    `offsets`, `marks`, `times` have one entry for each record; `columns` (the used fields, see query/used.py) one row
+    for each GOOD one.
     """
 
     source: int
@@ -98,8 +98,8 @@ class SourceBlock:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The shuffler's driver: this source partition had been read up to `position` (its last offset; -1: none) when all of it
-    had been read, at `caught_up_ms` of this attempt's clock."""
+    """The shuffler's driver: this source partition had been read up to `position` (its last offset; -1: none) when all
+    of it had been read, at `caught_up_ms` of this attempt's clock."""
 
     source: int
     partition: int
@@ -110,8 +110,8 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows for one unit, in stamp order. `epoch`: that of the first row; the others may be of later epochs, so a receiver
-    takes the rows at or below its frontier and leaves the rest pending."""
+    """Rows for one unit, in stamp order. `epoch`: that of the first row; the others may be of later epochs, so a
+    receiver takes the rows at or below its frontier and leaves the rest pending."""
 
     stage: int
     side: int
@@ -123,7 +123,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """No later block of this sender has an epoch at or below `epoch`. `watermark`: no later tuple of its has a time below.
+    """No later block of this sender has an epoch at or below `epoch`. `watermark`: no later tuple of its has a time
+    below.
 
     `carried`: the sender's transaction held tuples (the others answer it). `ended`: a leaving sender's last one.
     """

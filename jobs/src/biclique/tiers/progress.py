@@ -1,5 +1,5 @@
-"""What survives a crash: the progress of each producer (in the log, atomically with its output) and the manifests of joiner
-units (in the checkpoint store, after the commit that they describe)."""
+"""What survives a crash: the progress of each producer (in the log, atomically with its output) and the manifests of
+joiner units (in the checkpoint store, after the commit that they describe)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from biclique.routing.table import Move, UnitId
+from biclique.routing.table import Move, RoutingTable, UnitId
 from biclique.tiers.messages import TIME_NEVER
 
 
@@ -18,8 +18,9 @@ class SourcePartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DispatcherProgress:
-    """`offset`: the next one to read in its partition of shuffled. `last`, `greatest`: per source partition, the last source
-    offset taken and the greatest event time. `accepted`, `filtered`, `late`, `dead` count source records per source."""
+    """`offset`: the next one to read in its partition of shuffled. `last`, `greatest`: per source partition, the last
+    source offset taken and the greatest event time. `accepted`, `filtered`, `late`, `dead` count source records per
+    source."""
 
     offset: int = 0
     epoch: int = 0
@@ -42,20 +43,27 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinerProgress:
-    """`offset`: the earliest unhandled record. With a cursor, `frontier` is below the cursor's epoch."""
+    """`offset`: the earliest unhandled record. With a cursor, `frontier` is below the cursor's epoch. `senders`: the
+    units of the stage before that count for the frontier (dispatchers always do). `version`, `first_epoch`: what a unit
+    that sends partial results on has applied.
+
+    The first progress of a generation is written by who starts it (`start_of`): without one a loop refuses to run."""
 
     offset: int
     frontier: int = -1
     watermark: int = TIME_NEVER
     cursor: Cursor | None = None
     empty: bool = False  # holds no tuple: a leaver may go
-    version: int = 0  # routing version that a sender of partial results has applied
+    senders: tuple[UnitId, ...] = ()
+    version: int = 0
     first_epoch: int = 0
+    lower: int = 0  # where this generation's part of its partition begins
 
 
 @dataclass(frozen=True, slots=True)
 class MergerProgress:
-    """A merger's state is small and travels in its checkpoint; `frontier` and `offset` say up to where it has merged."""
+    """A merger's state is small and travels in its checkpoint; `frontier` and `offset` say up to where it has
+    merged."""
 
     offset: int = 0
     frontier: int = -1
@@ -77,8 +85,8 @@ class BlobRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`sealed`: the epoch up to which every stored row is in a blob. `offset`: the earliest log offset that still holds an
-    unsealed tuple or an unhandled block. Restore refuses one whose frontier is above the committed progress."""
+    """`sealed`: the epoch up to which every stored row is in a blob. `offset`: the earliest log offset that still holds
+    an unsealed tuple or an unhandled block. Restore refuses one whose frontier is above the committed progress."""
 
     incarnation: int
     frontier: int
@@ -88,9 +96,10 @@ class Manifest:
     adopted: frozenset[Move] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class UnitStart:
-    """Where a unit's life begins: written once by who starts it (operator, host), read by each of its incarnations."""
-
-    unit: UnitId
-    lower: int  # the end of its partition when its generation began
+def start_of(unit: UnitId, table: RoutingTable, lower: int) -> JoinerProgress:
+    """The progress that a unit of a new generation begins with. `table`: of the version that first names it, or for
+    which it is being started; `lower`: the end of its partition now."""
+    born = table.born.get(unit, table.version)
+    return JoinerProgress(
+        offset=lower, senders=table.units_of_stage(unit.subgroup.stage - 1), version=born, lower=lower
+    )

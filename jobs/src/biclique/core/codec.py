@@ -1,0 +1,111 @@
+"""Rows as bytes: one Arrow IPC stream with a format version. What a checkpoint blob holds, and what a block in Kafka
+will.
+
+Columns: stamp uint64, one int64 per id part, newest and oldest int64 (oldest left out where it is the same), then the
+columns by position. A column's Arrow type follows from its SQL type, so a reader needs nothing but the types it
+expects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from biclique.core.rows import Rows, Vector
+from biclique.query.types import Kind, Type
+
+FORMAT = b"1"
+
+
+class DamagedBlob(Exception):
+    """The bytes are not what was written: truncated, corrupted, or of a format that this version does not know."""
+
+
+def checksum(data: bytes) -> int:
+    return xxhash.xxh64_intdigest(data)
+
+
+def storage_type(kind: Type) -> pa.DataType:
+    """The Arrow type that holds a column's memory form, losslessly and without conversion."""
+    match kind.kind:
+        case Kind.INTEGER:
+            return {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bits]
+        case Kind.DOUBLE:
+            return pa.float64()
+        case Kind.BOOLEAN:
+            return pa.bool_()
+        case Kind.STRING:
+            return pa.string()
+        case Kind.DATE:
+            return pa.int32()
+        case Kind.DECIMAL | Kind.TIMESTAMP | Kind.INTERVAL:
+            return pa.int64()
+
+
+def to_arrow(vector: Vector, kind: Type) -> pa.Array:
+    mask = None if vector.valid is None else ~vector.valid
+    if isinstance(vector.values, pa.Array):
+        if mask is None:
+            return vector.values
+        return pa.compute.if_else(pa.array(vector.valid), vector.values, pa.scalar(None, pa.string()))
+    return pa.array(vector.values, storage_type(kind), mask=mask)
+
+
+def from_arrow(array: pa.Array, kind: Type) -> Vector:
+    valid = None
+    if array.null_count:
+        valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+        array = array.fill_null("" if kind.kind is Kind.STRING else False if kind.kind is Kind.BOOLEAN else 0)
+    if kind.kind is Kind.STRING:
+        return Vector(array, valid)
+    return Vector(array.to_numpy(zero_copy_only=kind.kind is not Kind.BOOLEAN), valid)
+
+
+def encode_rows(rows: Rows, types: Sequence[Type]) -> bytes:
+    arrays = [pa.array(rows.stamps), *map(pa.array, rows.ids), pa.array(rows.newest)]
+    names = ["stamp", *(f"id{i}" for i in range(len(rows.ids))), "newest"]
+    if rows.oldest is not rows.newest:
+        arrays.append(pa.array(rows.oldest))
+        names.append("oldest")
+    for i, (column, kind) in enumerate(zip(rows.columns, types, strict=True)):
+        arrays.append(to_arrow(column, kind))
+        names.append(f"column{i}")
+    schema = pa.schema([(name, a.type) for name, a in zip(names, arrays, strict=True)], metadata={b"format": FORMAT})
+    return encode_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+
+
+def encode_batch(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def decode_batch(data: bytes) -> pa.RecordBatch:
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            table = reader.read_all().combine_chunks()
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedBlob(str(error)) from error
+    batches = table.to_batches()
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema=table.schema)
+    return batches[0]
+
+
+def decode_rows(data: bytes, types: Sequence[Type], id_parts: int) -> Rows:
+    batch = decode_batch(data)
+    if (batch.schema.metadata or {}).get(b"format") != FORMAT:
+        raise DamagedBlob("unknown format")
+    named = dict(zip(batch.schema.names, batch.columns, strict=True))
+    newest = named["newest"].to_numpy()
+    return Rows(
+        named["stamp"].to_numpy(),
+        tuple(named[f"id{i}"].to_numpy() for i in range(id_parts)),
+        newest,
+        named["oldest"].to_numpy() if "oldest" in named else newest,
+        tuple(from_arrow(named[f"column{i}"], kind) for i, kind in enumerate(types)),
+    )

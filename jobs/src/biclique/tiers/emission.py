@@ -1,0 +1,169 @@
+"""From matches to what is sent on: rows of the output, or partial results for the units of the next stage.
+
+A result depends on the tuples it is made of and on nothing else: the order of ids, of parts and of columns follows the
+query's relations, not who probed whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from biclique.core.rows import Rows, Vector, concat_rows, concat_vectors
+from biclique.core.stamps import epoch_of
+from biclique.kernels.evaluate import compile_expression, failures
+from biclique.kernels.hashing import result_ids
+from biclique.plan.model import LEFT, Plan, Stage
+from biclique.query.expression import Column, Expression
+from biclique.query.model import Aggregate, GroupKey
+from biclique.routing.table import RoutingTable
+from biclique.tiers.entry import Routing
+from biclique.tiers.matching import Found, pair_positions
+from biclique.tiers.messages import Address, Block, Producer, Record, Results, unit_address
+
+
+class Pairs:
+    """One chunk of matches with everything that is asked of it gathered at most once."""
+
+    def __init__(self, probes: Rows, found: Found, probing_columns: int) -> None:
+        self._probes, self._found, self._split = probes, found, probing_columns
+        self.count = len(found.probe)
+        self._stored: Rows | None = None
+
+    @property
+    def stored(self) -> Rows:
+        if self._stored is None:
+            self._stored = self._found.store.gather(self._found.stored)
+        return self._stored
+
+    def columns(self, places: Sequence[int], width: int) -> list[Vector | None]:
+        columns: list[Vector | None] = [None] * width
+        for place in places:
+            if place < self._split:
+                columns[place] = self._probes.columns[place].take(self._found.probe)
+            else:
+                columns[place] = self.stored.columns[place - self._split]
+        return columns
+
+    def times(self) -> NDArray[np.int64]:
+        return np.maximum(self._probes.newest[self._found.probe], self.stored.newest)
+
+    def oldest(self) -> NDArray[np.int64]:
+        return np.minimum(self._probes.oldest[self._found.probe], self.stored.oldest)
+
+    def stamps(self) -> NDArray[np.uint64]:
+        return self._probes.stamps[self._found.probe]
+
+    def ids(self) -> tuple[NDArray[np.int64], ...]:
+        """Of the probing row's parts, then of the stored row's."""
+        return (*(ids[self._found.probe] for ids in self._probes.ids), *self.stored.ids)
+
+
+class PairPrograms:
+    """Expressions over the pairs of one stage, for one direction of probing."""
+
+    def __init__(self, stage: Stage, stored_side: int, expressions: Sequence[Expression]) -> None:
+        positions = pair_positions(stage, stored_side)
+        self.probing_columns = len(stage.sides[1 - stored_side].columns)
+        self._width = len(positions)
+        self._programs = tuple(compile_expression(expression, positions) for expression in expressions)
+        self._places = tuple(sorted({place for program in self._programs for place in program.columns}))
+
+    def run(self, pairs: Pairs) -> list[Vector]:
+        columns = pairs.columns(self._places, self._width)
+        return [program.run(columns, pairs.count) for program in self._programs]
+
+
+def relation_order(stage: Stage, stored_side: int) -> tuple[int, ...]:
+    """Positions in `Pairs.ids()` by ascending relation."""
+    relations = (*stage.sides[1 - stored_side].relations, *stage.sides[stored_side].relations)
+    return tuple(int(i) for i in np.argsort(relations))
+
+
+class ResultEmission:
+    """The select list over matches of the last stage."""
+
+    def __init__(self, plan: Plan) -> None:
+        stage = plan.stages[-1]
+        expressions: list[Expression] = []
+        for item in plan.query.items:
+            assert not isinstance(item.value, Aggregate | GroupKey)
+            expressions.append(item.value)
+        self._programs = tuple(PairPrograms(stage, side, expressions) for side in range(2))
+        self._orders = tuple(relation_order(stage, side) for side in range(2))
+        self.failures = 0
+
+    def results(self, probes: Mapping[int, Rows], found: Mapping[int, list[Found]]) -> Results | None:
+        parts: list[Results] = []
+        for side, chunks in found.items():
+            for chunk in chunks:
+                pairs = Pairs(probes[side], chunk, self._programs[side].probing_columns)
+                columns = self._programs[side].run(pairs)
+                self.failures += sum(failures(column) for column in columns)
+                ids = pairs.ids()
+                high, low = result_ids(tuple(ids[i] for i in self._orders[side]))
+                parts.append(Results(tuple(_without_failures(c) for c in columns), high, low, pairs.times()))
+        return concat_results(parts)
+
+
+def _without_failures(vector: Vector) -> Vector:
+    return vector if vector.failed is None else Vector(vector.values, vector.valid)
+
+
+def concat_results(parts: Sequence[Results]) -> Results | None:
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+    return Results(
+        tuple(concat_vectors([part.columns[i] for part in parts]) for i in range(len(parts[0].columns))),
+        np.concatenate([part.ids_high for part in parts]),
+        np.concatenate([part.ids_low for part in parts]),
+        np.concatenate([part.times for part in parts]),
+    )
+
+
+class StageEmission:
+    """Partial results of one stage, as rows of the left side of the next. They inherit the greatest stamp of their
+    parts, which is the probe's, and the least and greatest of their times."""
+
+    def __init__(self, plan: Plan, stage: Stage, producer: Producer) -> None:
+        self._producer = producer
+        following = plan.stages[stage.number + 1]
+        self._routing = Routing(plan, following.number, LEFT)
+        target = following.sides[LEFT]
+        wanted: tuple[Column, ...] = target.columns
+        self._programs = tuple(PairPrograms(stage, side, wanted) for side in range(2))
+        self._parts: list[tuple[int, ...]] = []
+        for side in range(2):
+            held = (*stage.sides[1 - side].relations, *stage.sides[side].relations)
+            self._parts.append(tuple(held.index(relation) for relation in target.relations))
+
+    def blocks(
+        self, probes: Mapping[int, Rows], found: Mapping[int, list[Found]], table: RoutingTable
+    ) -> list[tuple[Address, Record]]:
+        parts: list[Rows] = []
+        for side, chunks in found.items():
+            for chunk in chunks:
+                pairs = Pairs(probes[side], chunk, self._programs[side].probing_columns)
+                ids = pairs.ids()
+                parts.append(
+                    Rows(
+                        pairs.stamps(),
+                        tuple(ids[i] for i in self._parts[side]),
+                        pairs.times(),
+                        pairs.oldest(),
+                        tuple(self._programs[side].run(pairs)),
+                    )
+                )
+        if not parts:
+            return []
+        rows = concat_rows(parts)
+        rows = rows.take(np.lexsort((*reversed(rows.ids), rows.stamps)))
+        sends: list[tuple[Address, Record]] = []
+        for share in self._routing.shares(rows, table):
+            part = rows if share.rows is None else rows.take(share.rows)
+            epoch = epoch_of(int(part.stamps[0]))
+            block = Block(self._routing.stage, LEFT, share.role, self._producer, epoch, part)
+            sends.append((unit_address(share.unit), block))
+        return sends

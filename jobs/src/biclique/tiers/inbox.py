@@ -1,0 +1,207 @@
+"""What a unit has read and not yet handled: pending blocks, and the signals that say how far each sender has come.
+
+The *frontier* is the least last-signalled epoch over all senders: no block at or below it can still come. Everything
+here is a function of the log alone; how reads were batched decides nothing.
+
+Senders of a unit of stage 0 are the dispatchers; of a later stage also the units of the stage before. A sender that a
+routing version adds counts from that version's switch-over point on, since it can have nothing to say before it; one
+that leaves counts until its last signal, which says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from biclique.core.rows import Rows, concat_rows
+from biclique.core.stamps import first_stamp_above
+from biclique.routing.protocol import Role
+from biclique.routing.table import RoutingTable, UnitId
+from biclique.tiers.messages import TIME_NEVER, Block, Producer, Signal
+
+INFINITE = 1 << 60  # an epoch above all: not decided yet
+
+
+def joiner_producer(unit: UnitId) -> Producer:
+    return Producer("joiner", str(unit))
+
+
+@dataclass(slots=True)
+class _Pending:
+    """The unhandled rows of one block. `rows` None: dropped for want of memory; the log still has them."""
+
+    offset: int
+    side: int
+    role: Role
+    epoch: int  # of the block's first row
+    rows: Rows | None
+    count: int
+
+
+class Inbox:
+    """`silent_to`: the committed frontier at the start: signals are needed from there on, blocks below it are
+    replayed."""
+
+    def __init__(
+        self, stage: int, dispatchers: Iterable[Producer], senders: Iterable[UnitId], silent_to: int, rows_max: int
+    ) -> None:
+        self._stage, self._silent_to, self._rows_max = stage, silent_to, rows_max
+        self._dispatchers = tuple(dispatchers)
+        self._units: dict[UnitId, Producer] = {unit: joiner_producer(unit) for unit in senders}
+        self._signals: dict[Producer, list[Signal]] = {}
+        self._pending: list[_Pending] = []
+        self._rows_held = 0
+        self._newest_version = 0
+
+    # What is read.
+
+    def take_signal(self, signal: Signal) -> None:
+        if signal.ended:
+            self._units = {unit: sender for unit, sender in self._units.items() if sender != signal.sender}
+            self._signals.pop(signal.sender, None)
+            return
+        self._signals.setdefault(signal.sender, []).append(signal)
+        self._newest_version = max(self._newest_version, signal.version)
+
+    def take_block(self, offset: int, block: Block, rows: Rows) -> None:
+        """The rows of a block above the committed frontier, if any; those of a silent replay do not come here."""
+        self._pending.append(_Pending(offset, block.side, block.role, block.epoch, rows, len(rows)))
+        self._rows_held += len(rows)
+        if self._rows_held > self._rows_max:
+            self._shed()
+
+    def _shed(self) -> None:
+        """Keep the offsets only, of the blocks that will be needed last."""
+        for pending in sorted(self._pending, key=lambda p: p.epoch, reverse=True):
+            if self._rows_held <= self._rows_max // 2:
+                return
+            if pending.rows is not None:
+                self._rows_held -= pending.count
+                pending.rows = None
+
+    # How far it reaches.
+
+    @property
+    def newest_version(self) -> int:
+        return self._newest_version
+
+    @property
+    def unit_senders(self) -> tuple[UnitId, ...]:
+        return tuple(self._units)
+
+    def learn(self, table: RoutingTable) -> None:
+        """The table of a version at or above `newest_version`: its new senders begin to count."""
+        for unit in table.units_of_stage(self._stage - 1):
+            if unit not in self._units and 0 < table.born.get(unit, 0) <= self._newest_version:
+                self._units[unit] = joiner_producer(unit)
+
+    def frontier(self, table: RoutingTable) -> int | None:
+        """None while some sender has not been heard and nothing bounds what it may still send."""
+        least = INFINITE
+        for sender in self._dispatchers:
+            signals = self._signals.get(sender)
+            if not signals:
+                return None
+            least = min(least, signals[-1].epoch)
+        for unit, sender in self._units.items():
+            signals = self._signals.get(sender)
+            reach = signals[-1].epoch if signals else -1
+            if born := table.born.get(unit, 0):
+                reach = max(reach, self.switch_over(born, table))
+            if reach < 0:
+                return None
+            least = min(least, reach)
+        return least
+
+    def behind(self, frontier: int) -> bool:
+        """Whether some sender's signal at or above the frontier has not been read yet: its blocks may still be to
+        come."""
+        for sender in (*self._dispatchers, *self._units.values()):
+            signals = self._signals.get(sender)
+            if not signals or signals[-1].epoch < frontier:
+                return True
+        return False
+
+    def switch_over(self, version: int, table: RoutingTable) -> int:
+        """S(version) for this stage; infinite while undecided, since it then lies above the frontier."""
+        if version < table.version:
+            return table.stage_switch[version, self._stage]
+        announcers = [*self._dispatchers, *(joiner_producer(u) for u in table.senders_to(self._stage, version))]
+        last = [self._signals[sender][-1] for sender in announcers if self._signals.get(sender)]
+        if len(last) == len(announcers) and all(signal.version == version for signal in last):
+            return max(signal.first_epoch for signal in last)
+        return INFINITE
+
+    def watermark_at(self, frontier: int) -> int:
+        """The least over the senders, each with its last signal at or below the frontier."""
+        heard = [self._signals.get(sender, ()) for sender in (*self._dispatchers, *self._units.values())]
+        return min(
+            max((signal.watermark for signal in signals if signal.epoch <= frontier), default=TIME_NEVER)
+            for signals in heard
+        )
+
+    # What is handed on.
+
+    def missing(self, frontier: int) -> tuple[int, ...]:
+        """Offsets of the blocks that are needed now and were dropped for want of memory: read them again."""
+        return tuple(p.offset for p in self._pending if p.rows is None and p.epoch <= frontier)
+
+    def restore(self, offset: int, block: Block) -> None:
+        for pending in self._pending:
+            if pending.offset == offset:
+                # Rows at or below the frontier had been handled before they were dropped.
+                pending.rows = block.rows.slice(len(block.rows) - pending.count, len(block.rows))
+                self._rows_held += pending.count
+
+    def ready(self, frontier: int) -> Mapping[tuple[int, Role], list[Rows]]:
+        """Rows at or below the frontier by (side, role), each list unordered among its members. Nothing is removed
+        yet."""
+        found: dict[tuple[int, Role], list[Rows]] = {}
+        bound = first_stamp_above(frontier)
+        for pending in self._pending:
+            if pending.epoch > frontier:
+                continue
+            assert pending.rows is not None, "dropped rows are read again before a step"
+            count = int(pending.rows.stamps.searchsorted(bound))
+            if count:
+                rows = pending.rows if count == pending.count else pending.rows.slice(0, count)
+                found.setdefault((pending.side, pending.role), []).append(rows)
+        return found
+
+    def advance(self, frontier: int) -> None:
+        """The rows at or below the frontier have been handled."""
+        bound = first_stamp_above(frontier)
+        left: list[_Pending] = []
+        for pending in self._pending:
+            if pending.epoch <= frontier and pending.rows is not None:
+                done = int(pending.rows.stamps.searchsorted(bound))
+                self._rows_held -= done
+                if done == pending.count:
+                    continue
+                pending.rows, pending.count = pending.rows.slice(done, pending.count), pending.count - done
+            left.append(pending)
+        self._pending = left
+        for sender, signals in self._signals.items():
+            # The last at or below the frontier still tells the watermark there.
+            keep = max((i for i, signal in enumerate(signals) if signal.epoch <= frontier), default=0)
+            self._signals[sender] = signals[keep:]
+
+    def earliest(self, next_offset: int, frontier: int) -> int:
+        """The earliest log offset that holds a row above the frontier."""
+        bound = first_stamp_above(frontier)
+        offsets = (p.offset for p in self._pending if p.rows is None or len(p.rows) == 0 or p.rows.stamps[-1] >= bound)
+        return min(offsets, default=next_offset)
+
+
+def in_stamp_order(parts: list[Rows]) -> Rows | None:
+    """One run of rows in canonical order: stamps are unique among tuples, partial results of one stamp go by their
+    ids."""
+    if not parts:
+        return None
+    rows = concat_rows(parts)
+    if len(parts) == 1 and len(rows.ids) == 1:
+        return rows
+    order = np.lexsort((*reversed(rows.ids), rows.stamps))
+    return rows.take(order)

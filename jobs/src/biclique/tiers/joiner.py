@@ -1,0 +1,319 @@
+"""The joiner unit's logic: store, probe, emit, expire, one step of the frontier at a time.
+
+A step takes everything between the old frontier and the new one. All its stored rows are appended first, then its
+probing rows look for stored rows *with a smaller stamp*: the pair rule, which makes the outcome independent of how many
+epochs a step covers. Expiry comes after the probes, by the watermark at the frontier. A step is one transaction, or
+several where its matches are too many for one; only the last moves the frontier.
+
+After a restart, blocks at or below the committed frontier rebuild the state silently; rows at or below the sealed epoch
+of the restored manifest are skipped. `Joiner` performs nothing: it returns what to send and the progress that goes with
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from biclique.core.rows import Rows
+from biclique.core.stamps import epoch_of, first_stamp_above
+from biclique.plan.model import Plan
+from biclique.routing.protocol import Role
+from biclique.routing.table import BOTH_SIDES, Move, RoutingTable, UnitId
+from biclique.tiers.aggregation import PartialEmission
+from biclique.tiers.dispatcher import dispatcher_producer
+from biclique.tiers.emission import ResultEmission, StageEmission
+from biclique.tiers.inbox import INFINITE, Inbox, in_stamp_order, joiner_producer
+from biclique.tiers.matching import Batch, Probing, batches
+from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
+from biclique.tiers.progress import BlobRef, JoinerProgress, Manifest
+from biclique.tiers.state import SideState
+
+
+@dataclass(frozen=True, slots=True)
+class JoinerLimits:
+    """`matches_max`: of one transaction. `pending_rows_max`: held above the frontier; more are read again when
+    needed."""
+
+    matches_max: int = 1 << 20
+    pending_rows_max: int = 1 << 22
+
+
+@dataclass(slots=True)
+class JoinerCounters:
+    stored: int = 0
+    probed: int = 0
+    matches: int = 0
+    expired: int = 0
+    moved_in: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JoinerTurn:
+    sends: tuple[tuple[Address, Record], ...]
+    progress: JoinerProgress
+
+
+def stored_sides(unit: UnitId) -> tuple[int, ...]:
+    return (0, 1) if unit.subgroup.side == BOTH_SIDES else (unit.subgroup.side,)
+
+
+class Joiner:
+    """One incarnation of a unit. `manifest`: what `load` is then called for, blob by blob; None: everything is
+    replayed."""
+
+    def __init__(
+        self, plan: Plan, unit: UnitId, progress: JoinerProgress, manifest: Manifest | None, limits: JoinerLimits
+    ) -> None:
+        self._plan, self.unit, self._limits = plan, unit, limits
+        self._stage = plan.stages[unit.subgroup.stage]
+        self._last_stage = self._stage.number == len(plan.stages) - 1
+        self._producer = joiner_producer(unit)
+        self.progress = progress
+        self._silent_to = progress.frontier
+        self._sealed = manifest.sealed if manifest else -1
+        self._adopted: set[Move] = set(manifest.adopted) if manifest else set()
+        dispatchers = [dispatcher_producer(n) for n in range(plan.dispatchers)]
+        self.inbox = Inbox(
+            self._stage.number, dispatchers, progress.senders, progress.frontier, limits.pending_rows_max
+        )
+        self._partials = PartialEmission(plan, self._producer) if self._last_stage and plan.mergers else None
+        self._results = ResultEmission(plan) if self._last_stage and not plan.mergers else None
+        self._next_stage = None if self._last_stage else StageEmission(plan, self._stage, self._producer)
+        sums = (lambda side: self._partials.sums(side)) if self._partials else (lambda side: ())
+        self.states: dict[int, SideState] = {n: SideState(self._stage, n, sums(n)) for n in stored_sides(unit)}
+        self._probings = {n: Probing(self._stage, state) for n, state in self.states.items()}
+        self._replayed: dict[int, list[Rows]] = {}
+        self.next_offset = manifest.offset if manifest else progress.lower
+        self.counters = JoinerCounters()
+
+    # Reading.
+
+    def load(self, ref: BlobRef, data: bytes) -> None:
+        self.states[ref.side].load(ref, data)
+
+    def read_to(self, next_offset: int) -> None:
+        self.next_offset = next_offset
+
+    def take(self, offset: int, record: Record) -> None:
+        if isinstance(record, Signal):
+            self.inbox.take_signal(record)
+            return
+        assert isinstance(record, Block)
+        rows = record.rows
+        silent = int(rows.stamps.searchsorted(first_stamp_above(self._silent_to)))
+        if silent and record.role is not Role.PROBE:
+            skip = int(rows.stamps.searchsorted(first_stamp_above(self._sealed)))
+            if skip < silent:
+                self._replayed.setdefault(record.side, []).append(rows.slice(skip, silent))
+        if silent < len(rows):
+            self.inbox.take_block(offset, record, rows if not silent else rows.slice(silent, len(rows)))
+
+    # Deciding.
+
+    @property
+    def frontier(self) -> int:
+        return self.progress.frontier
+
+    def adoption_due(self, table: RoutingTable) -> tuple[Move, int] | None:
+        """A move to this unit that must be taken over before the frontier may pass its switch-over point."""
+        for move in self._moves(table):
+            if move.target == self.unit and move not in self._adopted:
+                switch = self.inbox.switch_over(move.version, table)
+                if switch <= self.frontier:
+                    return move, switch
+        return None
+
+    def adopt(self, move: Move, rows_by_side: Mapping[int, list[Rows]]) -> None:
+        for side, parts in rows_by_side.items():
+            rows = in_stamp_order(parts)
+            if rows is not None:
+                self.states[side].adopt(rows)
+                self.counters.moved_in += len(rows)
+        self._adopted.add(move)
+
+    def reach(self, table: RoutingTable) -> int | None:
+        """The frontier to step to, or None if there is none beyond the present one. `table` is of a version at or above
+        every version announced so far."""
+        self.inbox.learn(table)
+        frontier = self.inbox.frontier(table)
+        if frontier is None:
+            return None
+        for move in self._moves(table):
+            if move.source == self.unit:
+                frontier = min(frontier, self.inbox.switch_over(move.version, table))
+            elif move.target == self.unit and move not in self._adopted:
+                switch = self.inbox.switch_over(move.version, table)
+                if switch > self.frontier:
+                    frontier = min(frontier, switch)
+                else:
+                    return None  # it waits for the state that comes with the move
+        return frontier if frontier > self.frontier else None
+
+    def _moves(self, table: RoutingTable) -> Iterator[Move]:
+        return (move for move in table.moves if move.version <= self.inbox.newest_version)
+
+    # Acting.
+
+    def step(self, frontier: int, table: RoutingTable) -> Iterator[JoinerTurn]:
+        """The transactions of one step, each to be committed before the next is asked for. `table`: of the version that
+        this unit routes partial results by."""
+        self._replay()
+        ready = self.inbox.ready(frontier)
+        fresh_from: dict[int, int] = {}
+        for side, state in self.states.items():
+            fresh_from[side] = state.own.end
+            rows = in_stamp_order([*ready.get((side, Role.STORE), []), *ready.get((side, Role.BOTH), [])])
+            if rows is not None:
+                fresh_from[side] = state.append(rows)
+                self.counters.stored += len(rows)
+        probes: dict[int, Rows] = {}  # by the side that they look into
+        for side in self.states:
+            rows = in_stamp_order([*ready.get((1 - side, Role.PROBE), []), *ready.get((1 - side, Role.BOTH), [])])
+            if rows is not None:
+                probes[side] = rows
+                self.counters.probed += len(rows)
+        version, first_epoch = self._version_to_apply(table)
+        watermark = max(self.progress.watermark, self.inbox.watermark_at(frontier))
+        for batch, sends in self._emitted(probes, fresh_from, frontier, table):
+            if batch.cursor is not None:
+                below = epoch_of(batch.cursor.probe_stamp) - 1
+                yield JoinerTurn(
+                    sends,
+                    JoinerProgress(
+                        self.inbox.earliest(self.next_offset, below),
+                        below,
+                        self.progress.watermark,
+                        batch.cursor,
+                        False,
+                        self.inbox.unit_senders,
+                        version,
+                        first_epoch,
+                        self.progress.lower,
+                    ),
+                )
+                continue
+            self.inbox.advance(frontier)
+            for state in self.states.values():
+                self.counters.expired += state.expire(watermark)
+            progress = JoinerProgress(
+                self.inbox.earliest(self.next_offset, frontier),
+                frontier,
+                watermark,
+                None,
+                not any(state.rows for state in self.states.values()),
+                self.inbox.unit_senders,
+                version,
+                first_epoch,
+                self.progress.lower,
+            )
+            yield JoinerTurn((*sends, *self._signals(progress, table)), progress)
+
+    def _emitted(
+        self, probes: Mapping[int, Rows], fresh_from: Mapping[int, int], frontier: int, table: RoutingTable
+    ) -> Iterator[tuple[Batch, tuple[tuple[Address, Record], ...]]]:
+        resume = self.progress.cursor
+        if self._partials is not None and resume is None:
+            totals = self._partials.from_totals(self._probings, probes, fresh_from, frontier)
+            if totals is not None:
+                yield Batch({}, None, 0), tuple(totals)
+                return
+        for batch in batches(self._probings, probes, fresh_from, resume, self._limits.matches_max):
+            self.counters.matches += sum(len(chunk.probe) for chunks in batch.found.values() for chunk in chunks)
+            if self._partials is not None:
+                epoch = frontier if batch.cursor is None else epoch_of(batch.cursor.probe_stamp)
+                yield batch, tuple(self._partials.partials(probes, batch.found, epoch))
+            elif self._next_stage is not None:
+                yield batch, tuple(self._next_stage.blocks(probes, batch.found, table))
+            else:
+                assert self._results is not None
+                results = self._results.results(probes, batch.found)
+                output = Address(Topic.OUTPUT, str(self.unit._replace(generation=0)))
+                yield batch, () if results is None else ((output, results),)
+
+    def _replay(self) -> None:
+        """All silent rows are here: some signal of every sender is above the committed frontier."""
+        for side, parts in self._replayed.items():
+            rows = in_stamp_order(parts)
+            if rows is not None:
+                self.states[side].append(rows)
+        self._replayed = {}
+
+    def _version_to_apply(self, table: RoutingTable) -> tuple[int, int]:
+        """A sender applies a version with the first epoch it has not signalled, between two steps, above the
+        switch-over point of the version before; never while an epoch is half emitted."""
+        if table.version > self.progress.version:
+            return table.version, self.frontier + 1
+        return self.progress.version, self.progress.first_epoch
+
+    def can_apply(self, table: RoutingTable) -> bool:
+        return self.progress.cursor is None and self.frontier + 1 > table.switch.get(table.version - 1, INFINITE)
+
+    def _signals(self, progress: JoinerProgress, table: RoutingTable) -> list[tuple[Address, Record]]:
+        if self._last_stage and not self._plan.mergers:
+            return []
+        signal = Signal(
+            self._producer,
+            progress.frontier,
+            progress.watermark,
+            False,
+            progress.version,
+            progress.first_epoch,
+            False,
+        )
+        if self._last_stage:
+            return [(Address(Topic.PARTIALS, n), signal) for n in range(self._plan.mergers)]
+        receivers = table.units_of_stage(self._stage.number + 1)
+        return [*((unit_address(unit), signal) for unit in receivers), (Address(Topic.SIGNALS, 0), signal)]
+
+    def farewell(self, table: RoutingTable) -> JoinerTurn:
+        """The last signal of a unit that the table no longer names: nothing will come from it."""
+        progress = self.progress
+        last = Signal(
+            self._producer,
+            progress.frontier,
+            progress.watermark,
+            False,
+            table.version,
+            progress.first_epoch,
+            False,
+            True,
+        )
+        addresses: list[Address] = []
+        if not self._last_stage:
+            addresses = [unit_address(unit) for unit in table.units_of_stage(self._stage.number + 1)]
+            addresses.append(Address(Topic.SIGNALS, 0))
+        elif self._plan.mergers:
+            addresses = [Address(Topic.PARTIALS, n) for n in range(self._plan.mergers)]
+        return JoinerTurn(tuple((address, last) for address in addresses), progress)
+
+    def committed(self, turn: JoinerTurn) -> None:
+        self.progress = turn.progress
+
+    # Checkpoints.
+
+    @property
+    def replaying(self) -> bool:
+        """Nothing is sealed until every sender has been read up to the committed frontier."""
+        return bool(self._replayed) or self.inbox.behind(self._silent_to)
+
+    def seal(self, incarnation: int, serial: int) -> tuple[list[tuple[BlobRef, bytes]], Manifest]:
+        """Between two steps. The blobs to put first, then the manifest to publish."""
+        assert not self.replaying and self.progress.cursor is None
+        prefix = f"{self.unit}/{incarnation}-{serial}"
+        names = (f"{prefix}-{n}" for n in range(1 << 30))
+        blobs = [blob for state in self.states.values() for blob in state.seal(names)]
+        manifest = Manifest(
+            incarnation,
+            self.frontier,
+            self.frontier,
+            self.inbox.earliest(self.next_offset, self.frontier),
+            tuple(ref for state in self.states.values() for ref in state.blobs()),
+            frozenset(self._adopted),
+        )
+        return blobs, manifest
+
+
+def usable(manifest: Manifest, progress: JoinerProgress) -> bool:
+    """A manifest describes a commit; one that is ahead of the progress describes a commit that never happened."""
+    return manifest.frontier <= progress.frontier

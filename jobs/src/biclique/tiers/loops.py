@@ -1,0 +1,284 @@
+"""The life of a dispatcher, a joiner unit and a merger, as generators of effects (tiers/effects.py).
+
+Every loop has the same shape: fence, then read the progress (in this order: what an older incarnation committed before
+the fence is then seen, and it can commit nothing after); restore; then read, step, commit, again and again. Output and
+progress go into one transaction. A manifest is published after the commit it describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from biclique.core.codec import DamagedBlob, checksum
+from biclique.core.rows import Rows
+from biclique.core.stamps import first_stamp_above
+from biclique.plan.model import Plan
+from biclique.routing.protocol import Role
+from biclique.routing.table import Move, RoutingTable, UnitId
+from biclique.tiers.dispatcher import Dispatcher, dispatcher_producer
+from biclique.tiers.effects import (
+    Commit,
+    Consult,
+    Effect,
+    End,
+    Fence,
+    Fetched,
+    GetBlob,
+    LoadManifests,
+    Loop,
+    Orders,
+    Outcome,
+    PublishManifest,
+    PutBlob,
+    Read,
+    ReadClock,
+    ReadProgress,
+    ReadTable,
+    Rest,
+)
+from biclique.tiers.inbox import joiner_producer
+from biclique.tiers.joiner import Joiner, JoinerLimits, JoinerTurn, usable
+from biclique.tiers.messages import Address, Block, Heartbeat, Producer, Signal, SourceBlock, Topic, unit_address
+from biclique.tiers.progress import BlobRef, DispatcherProgress, JoinerProgress, Manifest, SourcePartition
+from biclique.tiers.state import rows_of_blobs
+
+REST_MS = 10  # how long a loop that found nothing to do lets others go first
+
+
+class MissingProgress(Exception):
+    """Progress that was there is gone: going on would lose or double results. A loud stop, for a person to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """Records of one read. `turn_records` bounds a dispatcher's transaction, and with it what one epoch can hold."""
+
+    turn_records: int = 8
+    unit_records: int = 64
+    signal_records: int = 4096
+
+
+READ_LIMITS, JOINER_LIMITS = ReadLimits(), JoinerLimits()
+
+
+@dataclass(slots=True)
+class Watch:
+    """Lets the host look at a running loop's logic: counters, state, watermark. Nothing in the logic reads it."""
+
+    dispatcher: Dispatcher | None = None
+    joiner: Joiner | None = None
+    facts: dict[str, int] = field(default_factory=dict)
+
+
+def dispatcher_loop(
+    plan: Plan,
+    number: int,
+    partitions: Iterable[SourcePartition],
+    limits: ReadLimits = READ_LIMITS,
+    watch: Watch | None = None,
+) -> Loop:
+    me = dispatcher_producer(number)
+    yield Fence(me)
+    progress = yield ReadProgress(me)
+    dispatcher = Dispatcher(plan, number, partitions, progress or DispatcherProgress())
+    if watch is not None:
+        watch.dispatcher = dispatcher
+    source, signals = Address(Topic.SHUFFLED, number), Address(Topic.SIGNALS, 0)
+    heard_to = 0
+    while True:
+        orders: Orders = yield Consult()
+        if orders.stop:
+            return End.STOPPED
+        heard: Fetched = yield Read(signals, heard_to, limits.signal_records)
+        heard_to = heard.next_offset
+        dispatcher.hear(record for _, record in heard.records if isinstance(record, Signal))
+        table: RoutingTable | None = yield ReadTable()
+        if table is None or table.version < dispatcher.progress.version:
+            yield Rest(REST_MS)  # an older routing table is refused
+            continue
+        fetched: Fetched = yield Read(source, dispatcher.progress.offset, limits.turn_records)
+        now: int = yield ReadClock()
+        records = [record for _, record in fetched.records]
+        assert all(isinstance(record, SourceBlock | Heartbeat) for record in records)
+        turn = dispatcher.turn(records, fetched.next_offset, table, now)
+        if turn is None:
+            yield Rest(REST_MS)
+            continue
+        outcome: Outcome = yield Commit(me, me, turn.sends, turn.progress)
+        if outcome is not Outcome.COMMITTED:
+            return _end_of(outcome)
+        dispatcher.committed(turn, now)
+
+
+def joiner_loop(
+    plan: Plan,
+    unit: UnitId,
+    joiner_limits: JoinerLimits = JOINER_LIMITS,
+    limits: ReadLimits = READ_LIMITS,
+    watch: Watch | None = None,
+) -> Loop:
+    owner, fence = joiner_producer(unit), joiner_producer(unit._replace(generation=0))
+    incarnation: int = yield Fence(fence)
+    progress: JoinerProgress | None = yield ReadProgress(owner)
+    if progress is None:
+        raise MissingProgress(f"{owner} has no progress in the log")
+    joiner: Joiner = yield from _restored(plan, unit, progress, joiner_limits)
+    if watch is not None:
+        watch.joiner = joiner
+    address, serial = unit_address(unit), 0
+    while True:
+        orders: Orders = yield Consult()
+        if orders.stop:
+            return End.STOPPED
+        fetched: Fetched = yield Read(address, joiner.next_offset, limits.unit_records)
+        for offset, record in fetched.records:
+            joiner.take(offset, record)
+        joiner.read_to(fetched.next_offset)
+        table: RoutingTable | None = yield ReadTable()
+        if table is None or table.version < joiner.inbox.newest_version:
+            yield Rest(REST_MS)
+            continue
+        if unit not in table.units() and table.born.get(unit, 0) <= table.version and joiner.progress.frontier >= 0:
+            outcome = yield _commit(fence, owner, joiner.farewell(table))
+            return End.LEFT if outcome is Outcome.COMMITTED else _end_of(outcome)
+        due = joiner.adoption_due(table)
+        if due is not None:
+            adopted = yield from _adopt(plan, joiner, due[0], due[1], table)
+            if not adopted:
+                yield Rest(REST_MS)
+                continue
+        frontier = joiner.reach(table)
+        if frontier is not None:
+            outcome = yield from _step(joiner, frontier, table, fence, owner, address)
+            if outcome is not Outcome.COMMITTED:
+                return _end_of(outcome)
+        if orders.seal and not joiner.replaying and joiner.progress.cursor is None:
+            serial += 1
+            published = yield from _seal(joiner, incarnation, serial, owner)
+            if not published:
+                return End.FENCED
+        if frontier is None and not fetched.records:
+            yield Rest(REST_MS)
+
+
+def _commit(fence: Producer, owner: Producer, turn: JoinerTurn) -> Commit:
+    return Commit(fence, owner, turn.sends, turn.progress)
+
+
+def _end_of(outcome: Outcome) -> End:
+    return End.FENCED if outcome is Outcome.FENCED else End.UNKNOWN
+
+
+def _step(
+    joiner: Joiner, frontier: int, table: RoutingTable, fence: Producer, owner: Producer, address: Address
+) -> Generator[Effect, Any, Outcome]:
+    for offset in joiner.inbox.missing(frontier):
+        again: Fetched = yield Read(address, offset, 1)
+        ((at, block),) = again.records
+        assert at == offset and isinstance(block, Block)
+        joiner.inbox.restore(offset, block)
+    if table.version > joiner.progress.version and not joiner.can_apply(table):
+        routing: RoutingTable | None = yield ReadTable(joiner.progress.version)
+        assert routing is not None, "the version before the newest is kept"
+    else:
+        routing = table
+    for turn in joiner.step(frontier, routing):
+        outcome: Outcome = yield _commit(fence, owner, turn)
+        if outcome is not Outcome.COMMITTED:
+            return outcome
+        joiner.committed(turn)
+    return Outcome.COMMITTED
+
+
+def _seal(joiner: Joiner, incarnation: int, serial: int, owner: Producer) -> Generator[Effect, Any, bool]:
+    """Blobs first, then the manifest that names them: a crash in between leaves blobs that nobody names."""
+    blobs, manifest = joiner.seal(incarnation, serial)
+    for ref, data in blobs:
+        yield PutBlob(ref.name, data)
+    published: bool = yield PublishManifest(owner, manifest)
+    return published
+
+
+def _blobs_of(manifest: Manifest) -> Generator[Effect, Any, dict[BlobRef, bytes] | None]:
+    """The blobs of a manifest, or None if one is missing or damaged."""
+    found: dict[BlobRef, bytes] = {}
+    for ref in manifest.blobs:
+        data: bytes | None = yield GetBlob(ref.name)
+        if data is None or checksum(data) != ref.checksum:
+            return None
+        found[ref] = data
+    return found
+
+
+def _restored(
+    plan: Plan, unit: UnitId, progress: JoinerProgress, limits: JoinerLimits
+) -> Generator[Effect, Any, Joiner]:
+    """From the newest manifest that is good, else an older one, else from the log alone."""
+    manifests: tuple[Manifest, ...] = yield LoadManifests(joiner_producer(unit))
+    for manifest in manifests:
+        if not usable(manifest, progress):
+            continue
+        blobs = yield from _blobs_of(manifest)
+        if blobs is None:
+            continue
+        joiner = Joiner(plan, unit, progress, manifest, limits)
+        try:
+            for ref, data in blobs.items():
+                joiner.load(ref, data)
+        except DamagedBlob:
+            continue
+        return joiner
+    return Joiner(plan, unit, progress, None, limits)
+
+
+def _adopt(plan: Plan, joiner: Joiner, move: Move, switch: int, table: RoutingTable) -> Generator[Effect, Any, bool]:
+    """Take over a sibling's tuples with stamps up to S: from its manifest if that is good and whole, else from its log.
+    False while the sibling has not come to S yet: it still stores."""
+    source: JoinerProgress | None = yield ReadProgress(joiner_producer(move.source))
+    if source is None or source.frontier < switch:
+        return False
+    stage = plan.stages[move.source.subgroup.stage]
+    manifests: tuple[Manifest, ...] = yield LoadManifests(joiner_producer(move.source))
+    for manifest in manifests:
+        if manifest.frontier > source.frontier or manifest.sealed < switch:
+            continue
+        blobs = yield from _blobs_of(manifest)
+        if blobs is not None:
+            joiner.adopt(move, rows_of_blobs(stage, blobs))
+            return True
+    rows = yield from _rows_from_log(move.source, switch, table)
+    joiner.adopt(move, rows)
+    return True
+
+
+def _rows_from_log(unit: UnitId, to_epoch: int, table: RoutingTable) -> Generator[Effect, Any, dict[int, list[Rows]]]:
+    """All that a unit was ever given to store, up to an epoch, as far as the log still holds it: its own part of its
+    partition, and what was moved to it before."""
+    progress: JoinerProgress | None = yield ReadProgress(joiner_producer(unit))
+    if progress is None:
+        raise MissingProgress(f"{unit} has no progress in the log")
+    following: JoinerProgress | None = yield ReadProgress(
+        joiner_producer(unit._replace(generation=unit.generation + 1))
+    )
+    found: dict[int, list[Rows]] = {}
+    at, bound = progress.lower, first_stamp_above(to_epoch)
+    while following is None or at < following.lower:
+        fetched: Fetched = yield Read(unit_address(unit), at, 64)
+        for offset, record in fetched.records:
+            if following is not None and offset >= following.lower:
+                break
+            if isinstance(record, Block) and record.role is not Role.PROBE:
+                rows = record.rows.slice(0, int(record.rows.stamps.searchsorted(bound)))
+                if len(rows):
+                    found.setdefault(record.side, []).append(rows)
+        if fetched.next_offset <= at or fetched.next_offset >= fetched.end:
+            break
+        at = fetched.next_offset
+    for earlier in table.moves:
+        switch = table.stage_switch.get((earlier.version, unit.subgroup.stage))
+        if earlier.target == unit and switch is not None and switch < to_epoch:
+            for side, parts in (yield from _rows_from_log(earlier.source, switch, table)).items():
+                found.setdefault(side, []).extend(parts)
+    return found
