@@ -1,8 +1,10 @@
 """The shuffler's logic: parsed records of one source in, source blocks out. Stateless; whatever it repeats, a
 dispatcher drops.
+
 A record is GOOD if it passes the filters of at least one relation made of its source (a self-join makes two), FILTERED
 if it passes none, DEAD if it could not be read. Every record reaches the block as a mark, so that the dispatcher can
 account for each exactly once; only GOOD ones bring their columns.
+"""
 
 from __future__ import annotations
 
