@@ -70,7 +70,7 @@ class Probing:
 
     def find(self, probes: Rows, first: int, fresh_from: int) -> Iterator[Found]:
         """Chunk by chunk; `first` is added to the positions, `fresh_from` is of the unit's own store."""
-        keys = self.state.access.probe_keys(probes.columns, len(probes))
+        keys = self.state.probe_keys(probes)
         for store in self.state.stores:
             if not store.rows:
                 continue
@@ -89,7 +89,7 @@ class Probing:
         """Counts and sums of matches without finding them; None where only finding them can tell."""
         if not self._exact:
             return None
-        keys = self.state.access.probe_keys(probes.columns, len(probes))
+        keys = self.state.probe_keys(probes)
         found: list[RangeTotals] = []
         for store in self.state.stores:
             if not store.rows:

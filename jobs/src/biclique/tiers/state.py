@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from biclique.core.codec import checksum, decode_rows, encode_rows
 from biclique.core.rows import Rows
-from biclique.index.access import CompiledAccess, compile_access
+from biclique.index.access import ProbeKeysOf, StoredKeysOf
 from biclique.index.build import new_store
-from biclique.index.protocol import Store, StoreLayout
+from biclique.index.protocol import ProbeKeys, Store, StoreLayout
 from biclique.plan.model import Side, Stage
 from biclique.query.expression import Column
 from biclique.tiers.messages import TIME_NEVER
@@ -63,14 +63,10 @@ class SideState:
     def __init__(self, stage: Stage, number: int, sums: tuple[int, ...] = ()) -> None:
         side, other = stage.sides[number], stage.sides[1 - number]
         self.number, self.side = number, side
-        self.access: CompiledAccess = compile_access(
-            side.access.kind,
-            side.access.equal,
-            side.access.first,
-            side.access.second,
-            positions_of(side.columns),
-            positions_of(other.columns),
-        )
+        access = side.access
+        self._stored_keys = StoredKeysOf(access.equal, access.first, access.second, positions_of(side.columns))
+        self._probe_keys = ProbeKeysOf(access.equal, access.first, access.second, positions_of(other.columns))
+        self.key_failures = 0  # of stored and of probing rows: they match nothing
         self._layout = layout_of(side, sums)
         self._types = self._layout.column_types
         own = new_store(self._layout)
@@ -94,14 +90,25 @@ class SideState:
 
     def append(self, rows: Rows) -> int:
         """The unit's own rows, in stamp order. Returns the reference of the first."""
-        return self.own.append(rows, self.access.stored_keys(rows.columns, len(rows)))
+        return self._append(self.own, rows)
+
+    def _append(self, store: Store, rows: Rows) -> int:
+        keys, failed = self._stored_keys(rows.columns, len(rows))
+        self.key_failures += failed
+        return store.append(rows, keys)
+
+    def probe_keys(self, rows: Rows) -> ProbeKeys:
+        """What rows of the other side ask of this one."""
+        keys, failed = self._probe_keys(rows.columns, len(rows))
+        self.key_failures += failed
+        return keys
 
     def adopt(self, rows: Rows) -> None:
         if len(rows) == 0:
             return
         store = new_store(self._layout)
         part = _Part(store, True, sealed_to=store.end)
-        store.append(rows, self.access.stored_keys(rows.columns, len(rows)))
+        self._append(store, rows)
         self._parts.append(part)
 
     def expire(self, watermark: int) -> int:
