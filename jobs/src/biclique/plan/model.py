@@ -1,13 +1,14 @@
 """A plan: routing x stores x index, as compiled from a query. Frozen values that the tiers execute and `explain` shows.
 
-An n-way join is a cascade of binary *stages*. Stage 0 joins two relations; stage k joins the partial results of stage k-1
-(its left side) with one more relation (its right side). Each stage has its own units. A *side* of a stage is what its units
-store and are probed with.
+An n-way join is a cascade of binary *stages*. Stage 0 joins two relations; stage k joins the partial results of stage
+k-1 (its left side) with one more relation (its right side). Each stage has its own units. A *side* of a stage is what
+its units store and are probed with.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from biclique.index.protocol import IndexKind
 from biclique.query.expression import Column, Expression
@@ -21,8 +22,10 @@ LEFT, RIGHT = 0, 1
 class KeyRange:
     """low + low_shift <= stored <= high + high_shift; `<` where strict. A missing bound is infinite.
 
-    `stored` is over the stored side, `low` and `high` over the probing one; all of one type. Shifts are literals in that
-    type's memory form (DECIMAL unscaled, INTERVAL microseconds) and saturate instead of overflowing.
+    `stored` is over the stored side, `low` and `high` over the probing one; all of one type. Shifts are literals in
+    that type's memory form (DECIMAL unscaled, INTERVAL microseconds), added in unbounded numbers: an end beyond the
+    greatest key lets everything pass, or nothing, and never wraps. On DOUBLE the index moves a shifted end outwards by
+    what the predicate as written may round, and the plan keeps that predicate in the residual.
     """
 
     stored: Expression
@@ -72,6 +75,22 @@ class Stage:
     sides: tuple[Side, Side]
 
 
+class Topic(Enum):
+    ORDER = "order"
+    INDEX = "index"
+    ROUTING = "routing"
+    TIERS = "tiers"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a rule decided as it did, for people. `stage` None: for the whole plan."""
+
+    topic: Topic
+    text: str
+    stage: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`entry[r]` says where relation r enters: (stage, side). `order` is the join order of the relations."""
@@ -81,6 +100,7 @@ class Plan:
     stages: tuple[Stage, ...]
     dispatchers: int
     mergers: int  # 0 where results go straight to the output; else the number of merger units
+    reasons: tuple[Reason, ...] = ()
 
     def entry(self, relation: int) -> tuple[int, int]:
         position = self.order.index(relation)

@@ -1,0 +1,37 @@
+"""How many dispatchers and mergers.
+
+Files: one dispatcher for each source, so that what counts as late depends on the order of its files alone and not on
+how two sources are read side by side. Kafka: `topics.partitions`.
+
+Mergers: one where results of several units meet again (aggregates, DISTINCT), none where a pair goes straight to the
+output. One is enough for what units send, which is a row for each group and epoch, not for each pair; with GROUP BY
+the groups could be divided among several, and the plan's number says how many the tiers must expect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from biclique.core.stamps import DISPATCHERS_MAX
+from biclique.plan.draft import Draft
+from biclique.plan.model import Reason, Topic
+from biclique.query.errors import QueryError
+from biclique.query.model import Kafka
+
+
+def tiers(draft: Draft) -> Draft:
+    query = draft.query
+    if any(isinstance(source.input, Kafka) for source in query.sources):
+        dispatchers, why = query.hints.partitions, "topics.partitions"
+        if not 1 <= dispatchers <= DISPATCHERS_MAX:
+            raise QueryError("spec.topics.partitions", f"{dispatchers} is out of range", f"use 1 to {DISPATCHERS_MAX}")
+    else:
+        dispatchers, why = len(query.sources), "one for each source of files"
+    merging = query.aggregating or query.distinct
+    merger = (
+        "1 merger: results of several units meet again" if merging else "no merger: pairs go straight to the output"
+    )
+    plural = "s" if dispatchers > 1 else ""
+    return replace(draft, dispatchers=dispatchers, mergers=int(merging)).because(
+        Reason(Topic.TIERS, f"{dispatchers} dispatcher{plural} ({why}); {merger}")
+    )
