@@ -1,10 +1,10 @@
-"""The one exception for what a user wrote wrong: a place, a problem and a remedy, in one sentence, shown without traceback."""
+"""The one exception for what a user wrote wrong: place, problem and remedy in one sentence, shown without traceback."""
 
 from __future__ import annotations
 
 
 class QueryError(Exception):
-    """`place` is where a user would look: `spec.sql, column 12: a.x + 1` or `spec.sources[0].window` or `line 4, column 2`."""
+    """`place` is where a user would look: `spec.sql, line 1, column 12` or `line 4, spec.sources[0].window.time`."""
 
     def __init__(self, place: str, problem: str, remedy: str = "") -> None:
         self.place, self.problem, self.remedy = place, problem, remedy

@@ -5,10 +5,10 @@ The checker makes every conversion explicit, so that an evaluator never has to g
 * arithmetic on integers has BIGINT operands and result, on DECIMAL equal scales for + and -, on DOUBLE only DOUBLEs;
 * BETWEEN and IN are written out as AND/OR of comparisons, `<>` is `ne`, IS NOT NULL is `not(is_null(x))`.
 
-Three-valued logic with one more state: an expression that *fails* (division by zero, overflow, bad cast) gives a null that
-is remembered as failed. Failed travels as null does (`false AND failed` is false, `true OR failed` is true, CASE and
-COALESCE look only at what they choose); IS NULL of a failed value is failed. At the top: in a predicate or a filter failed
-is not true; in the select list it is null; each is counted.
+Three-valued logic with one more state: an expression that *fails* (division by zero, overflow, bad cast) gives a null
+that is remembered as failed. Failed travels as null does (`false AND failed` is false, `true OR failed` is true, CASE
+and COALESCE look only at what they choose); IS NULL of a failed value is failed. At the top: in a predicate or a
+filter failed is not true; in the select list it is null; each is counted.
 """
 
 from __future__ import annotations

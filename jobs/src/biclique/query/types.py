@@ -45,7 +45,7 @@ class Type:
             return {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}[self.bits]
         if self.kind is Kind.DECIMAL:
             return f"DECIMAL({self.precision},{self.scale})"
-        return self.kind.value
+        return str(self.kind.value)
 
 
 TINYINT, SMALLINT, INT, BIGINT = (Type(Kind.INTEGER, bits) for bits in (8, 16, 32, 64))

@@ -1,0 +1,122 @@
+"""A query's SQL text as the user sees it: tokens, places (line, column) and quotations for the sentences about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokens import Tokenizer
+
+from biclique.query.conversion import short
+from biclique.query.errors import QueryError
+
+PLACE = "spec.sql"
+TEXT_BYTES_MAX = 16 * 1024
+NESTING_MAX = 32  # of parentheses and CASE: the parser recurses some twenty calls for each
+QUOTED_MAX = 60
+
+_OPENING = {TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET, TokenType.L_BRACE}
+_CLOSING = {TokenType.R_PAREN, TokenType.END, TokenType.R_BRACKET, TokenType.R_BRACE}
+
+
+class SqlText:
+    """Made once for a statement; refuses what is too long or nests too deep before any parser sees it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
+            raise QueryError(PLACE, f"the query is longer than {TEXT_BYTES_MAX // 1024} kB", "shorten it")
+        self.tokens = self._tokenize()
+        self._check_numbers()
+        self._check_nesting()
+
+    def _tokenize(self) -> list[Token]:
+        if any(0xD800 <= ord(character) <= 0xDFFF or character == "\0" for character in self.text):
+            raise QueryError(PLACE, "the query holds a character that is no text", "remove it")
+        try:
+            return Tokenizer().tokenize(self.text)
+        except TokenError:
+            pass  # what it says quotes half the query; what is wrong is always a quote or comment left open
+        raise QueryError(PLACE, "a quote or a comment is opened and not closed", "close it")
+
+    def _check_numbers(self) -> None:
+        """`1_000`, `0x1f` and `2nd` would be read as a number and its alias."""
+        for left, right in zip(self.tokens, self.tokens[1:], strict=False):
+            touches = left.token_type is TokenType.NUMBER and right.start == left.end + 1
+            if touches and (right.token_type in {TokenType.VAR, TokenType.NUMBER} or right.text[:1].isalnum()):
+                word = self.text[left.start : right.end + 1]
+                remedy = "write digits, or put a space before a unit"
+                raise self.error_at(left.start, f"{short(word)} is no number", remedy)
+
+    def _check_nesting(self) -> None:
+        depth = 0
+        for token in self.tokens:
+            if token.token_type in _OPENING:
+                depth += 1
+            elif token.token_type in _CLOSING:
+                depth -= 1
+            if depth > NESTING_MAX:
+                raise self.error_at(
+                    token.start, f"parentheses and CASE nest deeper than {NESTING_MAX}", "write it flatter"
+                )
+
+    # --- places ------------------------------------------------------------------------------------------------------
+
+    def error_at(self, offset: int, problem: str, remedy: str = "") -> QueryError:
+        before = self.text[: max(0, offset)]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        return QueryError(f"{PLACE}, line {line}, column {column}", problem, remedy)
+
+    def error(self, node: exp.Expr, problem: str, remedy: str = "") -> QueryError:
+        return self.error_at(self.span(node)[0], problem, remedy)
+
+    def span(self, node: exp.Expr) -> tuple[int, int]:
+        """First and last character of a node, from what positions its parts have; else those of the part around it."""
+        current: exp.Expr | None = node
+        while current is not None:
+            found = [place for part in current.walk() if (place := _place(part)) is not None]
+            if found:
+                return min(start for start, _ in found), max(end for _, end in found)
+            parent = current.parent
+            current = parent if isinstance(parent, exp.Expr) else None
+        return 0, 0
+
+    def quote(self, node: exp.Expr) -> str:
+        """The node as it was written, on one line and not too long."""
+        start, end = self._balanced(*self.span(node))
+        words = " ".join(self.text[start : end + 1].split())
+        words = "".join(character if character.isprintable() else "?" for character in words)
+        return words if len(words) <= QUOTED_MAX else words[: QUOTED_MAX - 3] + "..."
+
+    def _balanced(self, start: int, end: int) -> tuple[int, int]:
+        """Widened so that no parenthesis stands alone: a node's positions are those of its names and numbers only."""
+        inside = [token for token in self.tokens if start <= token.start <= end]
+        open_, missing = 0, 0
+        for token in inside:
+            if token.token_type is TokenType.L_PAREN:
+                open_ += 1
+            elif token.token_type is TokenType.R_PAREN:
+                missing, open_ = (missing + 1, open_) if open_ == 0 else (missing, open_ - 1)
+        for token in self._of(TokenType.R_PAREN, after=end):
+            if open_ == 0:
+                break
+            end, open_ = token.end, open_ - 1
+        for token in reversed(list(self._of(TokenType.L_PAREN, before=start))):
+            if missing == 0:
+                break
+            start, missing = token.start, missing - 1
+        return start, end
+
+    def _of(self, kind: TokenType, after: int = -1, before: int | None = None) -> Iterator[Token]:
+        for token in self.tokens:
+            if token.token_type is kind and token.start > after and (before is None or token.start < before):
+                yield token
+
+
+def _place(node: exp.Expr) -> tuple[int, int] | None:
+    meta = node._meta
+    if meta and isinstance(meta.get("start"), int):
+        return meta["start"], meta["end"]
+    return None
