@@ -41,10 +41,14 @@ def interval(op: Op, left: Bounds, right: Bounds) -> Bounds:
     return min(corners), max(corners)
 
 
+# The compiler behind numba takes it that signed numbers never overflow, and drops tests that look for it afterwards:
+# all arithmetic that may wrap around is done in unsigned numbers.
+
+
 @njit(cache=True, nogil=True)
 def _add(left: Int64s, right: Int64s, out: Int64s, bad: Mask) -> None:
     for i in range(len(out)):
-        result = left[i] + right[i]
+        result = np.int64(np.uint64(left[i]) + np.uint64(right[i]))
         overflow = ((left[i] ^ result) & (right[i] ^ result)) < 0
         bad[i] = overflow
         out[i] = 0 if overflow else result
@@ -53,7 +57,7 @@ def _add(left: Int64s, right: Int64s, out: Int64s, bad: Mask) -> None:
 @njit(cache=True, nogil=True)
 def _sub(left: Int64s, right: Int64s, out: Int64s, bad: Mask) -> None:
     for i in range(len(out)):
-        result = left[i] - right[i]
+        result = np.int64(np.uint64(left[i]) - np.uint64(right[i]))
         overflow = ((left[i] ^ right[i]) & (left[i] ^ result)) < 0
         bad[i] = overflow
         out[i] = 0 if overflow else result
@@ -62,7 +66,7 @@ def _sub(left: Int64s, right: Int64s, out: Int64s, bad: Mask) -> None:
 @njit(cache=True, nogil=True)
 def _mul(left: Int64s, right: Int64s, out: Int64s, bad: Mask) -> None:
     """The product in doubles is off by less than one part in 2**51: only near the border must a division decide."""
-    least = np.int64(INT64_MIN)
+    border = np.uint64(1) << np.uint64(63)
     for i in range(len(out)):
         a, b = left[i], right[i]
         estimate = abs(float(a) * float(b))
@@ -71,13 +75,12 @@ def _mul(left: Int64s, right: Int64s, out: Int64s, bad: Mask) -> None:
         elif estimate > 9.3e18:
             overflow = True
         else:  # neither is zero here
-            result = a * b
-            if (a == -1 and b == least) or (b == -1 and a == least):
-                overflow = True
-            else:
-                overflow = (result == least and b == -1) or result // b != a or result - (result // b) * b != 0
+            size_a = np.uint64(0) - np.uint64(a) if a < 0 else np.uint64(a)
+            size_b = np.uint64(0) - np.uint64(b) if b < 0 else np.uint64(b)
+            most = border if (a < 0) != (b < 0) else border - np.uint64(1)
+            overflow = bool(size_a > most // size_b)
         bad[i] = overflow
-        out[i] = 0 if overflow else a * b
+        out[i] = 0 if overflow else np.int64(np.uint64(a) * np.uint64(b))
 
 
 @njit(cache=True, nogil=True)

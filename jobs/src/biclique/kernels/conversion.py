@@ -28,6 +28,7 @@ from biclique.kernels.decimals import Rounding, limited, rescaled
 from biclique.kernels.lanes import Lane, dtype_of, with_failures
 from biclique.kernels.rounding import half_away
 from biclique.kernels.timestamps import to_date, to_timestamp
+from biclique.query import moments
 from biclique.query.types import Kind, Type
 
 NUMBERS = (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL)
@@ -117,9 +118,9 @@ def _reader(target: Type) -> Conversion:
         case Kind.BOOLEAN:
             read = texts.boolean_from
         case Kind.DATE:
-            read = texts.date_from
+            read = moments.days_of
         case Kind.TIMESTAMP:
-            read = texts.timestamp_from
+            read = moments.microseconds_of
         case _:
             raise AssertionError(target)
 

@@ -48,25 +48,31 @@ def rounded_quotient(dividend: int, divisor: int, rounding: Rounding) -> int:
 
 
 @njit(cache=True, nogil=True)
+def _size(value: np.int64) -> np.uint64:
+    return np.uint64(0) - np.uint64(value) if value < 0 else np.uint64(value)
+
+
+@njit(cache=True, nogil=True)
 def _divide(dividend: Int64s, divisor: Int64s, rounding: int, out: Int64s, bad: Mask) -> None:
-    """`rounded_quotient` within 64 bits. `divisor` has one entry for all or one for each row; nothing is -2**63."""
+    """`rounded_quotient` within 64 bits, by sizes: -2**63 has one. `divisor`: one entry for all or one for each row."""
     step = 0 if len(divisor) == 1 else 1
     for i in range(len(dividend)):
-        d = divisor[i * step]
+        d, n = divisor[i * step], dividend[i]
         if d == 0:
             bad[i], out[i] = True, 0
             continue
-        n = dividend[i]
-        size, magnitude = abs(d), abs(n) // abs(d)
-        remainder = abs(n) - magnitude * size
-        negative = (n < 0) != (d < 0)
-        if rounding == 0:
-            magnitude += remainder >= size - remainder
-        elif rounding == 2:
-            magnitude += negative and remainder != 0
-        elif rounding == 3:
-            magnitude += (not negative) and remainder != 0
-        bad[i], out[i] = False, -magnitude if negative else magnitude
+        size, negative = _size(d), (n < 0) != (d < 0)
+        magnitude = _size(n) // size
+        remainder = _size(n) - magnitude * size
+        half = rounding == 0 and remainder >= size - remainder
+        down = rounding == 2 and negative and remainder != 0
+        if half or down or (rounding == 3 and not negative and remainder != 0):
+            magnitude += np.uint64(1)
+        if negative:
+            bad[i], out[i] = False, np.int64(np.uint64(0) - magnitude)
+        else:
+            overflow = magnitude >= np.uint64(1) << np.uint64(63)  # only of -2**63 / -1
+            bad[i], out[i] = overflow, 0 if overflow else np.int64(magnitude)
 
 
 def limited(lane: Lane, precision: int) -> Lane:

@@ -14,13 +14,12 @@ import numpy as np
 from biclique.kernels import arithmetic, comparison, conversion, decimals, logic, rounding, strings, timestamps
 from biclique.kernels.lanes import Lane, dtype_of
 from biclique.query.expression import Call, Expression, Literal, Op, walk
-from biclique.query.types import DATE, Kind, Type
+from biclique.query.types import TIMESTAMP, Kind, Type
 
 Operator = Callable[[tuple[Lane, ...]], Lane]
 
 COMPARISONS = (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)
 ARITHMETIC = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MOD, Op.NEG)
-TEMPORAL = (Kind.DATE, Kind.TIMESTAMP, Kind.INTERVAL)
 NEVER_FAIL = frozenset(
     (
         *(*COMPARISONS, Op.AND, Op.OR, Op.NOT, Op.IS_NULL),
@@ -85,10 +84,11 @@ def operator_of(call: Call) -> Operator:
         case Op.DATE_TRUNC:
             unit = constant(call.args[0])
             assert isinstance(unit, str) and unit.lower() in timestamps.UNITS, call
-            return lambda lanes: timestamps.date_trunc(unit.lower(), lanes[1], types[1], call.type)
+            assert types[1] == call.type == TIMESTAMP, call
+            return lambda lanes: timestamps.date_trunc(unit.lower(), lanes[1])
         case _:
-            assert op in timestamps.FIELDS, call
-            return lambda lanes: _held(timestamps.field(op, lanes[0], types[0]), call.type)
+            assert op in timestamps.FIELDS and types[0] == TIMESTAMP, call
+            return lambda lanes: _held(timestamps.field(op, lanes[0]), call.type)
 
 
 def constant(expression: Expression) -> int | float | bool | str | None:
@@ -110,8 +110,6 @@ def _folded(operation: Callable[[Lane, Lane], Lane], lanes: tuple[Lane, ...]) ->
 
 def _held(lane: Lane, type_: Type) -> Lane:
     """An int64 lane in the memory form of its type."""
-    if type_.kind is Kind.DATE:
-        return timestamps.in_days(lane) if lane.values.dtype == np.int64 else lane
     if type_.kind is Kind.INTEGER:
         return arithmetic.narrowed(lane, dtype_of(type_))
     return lane
@@ -129,28 +127,11 @@ def _arithmetic(call: Call, types: tuple[Type, ...]) -> Operator:
         return lambda lanes: arithmetic.doubles(op, *lanes)
     if result.kind is Kind.DECIMAL:
         return lambda lanes: decimals.decimals(op, lanes[0], lanes[1], (left, right), result)
-    if any(type_.kind in TEMPORAL for type_ in types):
-        return _temporal(op, types, result)
-    assert all(type_.kind is Kind.INTEGER for type_ in (left, right, result)), call
+    # Times and intervals are int64 numbers of microseconds; a DATE was cast to its midnight.
+    assert all(type_.kind in (Kind.INTEGER, Kind.TIMESTAMP, Kind.INTERVAL) for type_ in (left, right, result)), call
     return lambda lanes: _held(
         arithmetic.integers(op, arithmetic.as_int64(lanes[0]), arithmetic.as_int64(lanes[1])), result
     )
-
-
-def _temporal(op: Op, types: tuple[Type, ...], result: Type) -> Operator:
-    """Days with days stay days; beside an instant or an interval, a DATE is its midnight."""
-    instants = any(type_.kind in (Kind.TIMESTAMP, Kind.INTERVAL) for type_ in (*types, result))
-
-    def operand(lane: Lane, type_: Type) -> Lane:
-        if type_ == DATE and instants:
-            return timestamps.to_timestamp(lane)
-        return arithmetic.as_int64(lane)
-
-    def operate(lanes: tuple[Lane, ...]) -> Lane:
-        lane = arithmetic.integers(op, operand(lanes[0], types[0]), operand(lanes[1], types[1]))
-        return timestamps.to_date(lane) if result.kind is Kind.DATE and instants else _held(lane, result)
-
-    return operate
 
 
 def _rounding(call: Call, types: tuple[Type, ...]) -> Operator:

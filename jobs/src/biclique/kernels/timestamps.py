@@ -1,4 +1,4 @@
-"""Fields and truncation of DATE and TIMESTAMP, and the widening of one to the other. Always UTC, also before 1970.
+"""Fields and truncation of TIMESTAMP, and what is between it and DATE. Always UTC, also before 1970.
 
 SECOND is whole seconds. A week starts on Monday. What cannot be said in 64 bits of microseconds fails.
 """
@@ -13,7 +13,6 @@ from biclique.core.rows import Mask
 from biclique.kernels.calendars import DAY_US, DAYS_MAX, DAYS_MIN, date_of, days_and_time, days_of
 from biclique.kernels.lanes import INT64_MIN, Lane, with_failures
 from biclique.query.expression import Op
-from biclique.query.types import Kind, Type
 
 Int64s = NDArray[np.int64]
 
@@ -30,21 +29,17 @@ UNITS = (*UNITS_US, *UNITS_DAYS)  # what DATE_TRUNC knows
 
 
 @njit(cache=True, nogil=True)
-def _field(values: Int64s, is_date: bool, field: int, out: Int64s) -> None:
+def _field(values: Int64s, field: int, out: Int64s) -> None:
     for i in range(len(values)):
+        days, time = days_and_time(values[i])
         if field <= 2:
-            day = values[i] if is_date else days_and_time(values[i])[0]
-            out[i] = date_of(day)[field]
-        elif is_date:
-            out[i] = 0
+            out[i] = date_of(days)[field]
+        elif field == 3:
+            out[i] = time // 3_600_000_000
+        elif field == 4:
+            out[i] = time // 60_000_000 % 60
         else:
-            time = days_and_time(values[i])[1]
-            if field == 3:
-                out[i] = time // 3_600_000_000
-            elif field == 4:
-                out[i] = time // 60_000_000 % 60
-            else:
-                out[i] = time // 1_000_000 % 60
+            out[i] = time // 1_000_000 % 60
 
 
 @njit(cache=True, nogil=True)
@@ -68,27 +63,20 @@ def _floor(values: Int64s, unit: int, out: Int64s, bad: Mask) -> None:
         out[i] = 0 if bad[i] else values[i] - rest
 
 
-def field(op: Op, lane: Lane, argument: Type) -> Lane:
-    values = lane.values.astype(np.int64)
-    out = np.empty(len(values), np.int64)
-    _field(values, argument.kind is Kind.DATE, FIELDS[op], out)
+def field(op: Op, lane: Lane) -> Lane:
+    out = np.empty(len(lane.values), np.int64)
+    _field(np.ascontiguousarray(lane.values), FIELDS[op], out)
     return Lane(out, lane.valid, lane.failed)
 
 
-def date_trunc(unit: str, lane: Lane, argument: Type, result: Type) -> Lane:
-    """`result` is DATE or TIMESTAMP, as is `argument`."""
+def date_trunc(unit: str, lane: Lane) -> Lane:
+    out = np.empty(len(lane.values), np.int64)
     if unit in UNITS_DAYS:
-        days = (lane if argument.kind is Kind.DATE else to_date(lane)).values.astype(np.int64)
-        out = np.empty(len(days), np.int64)
-        _first_day(days, UNITS_DAYS[unit], out)
-        first = Lane(out, lane.valid, lane.failed)
-        return in_days(first) if result.kind is Kind.DATE else to_timestamp(first)
-    if argument.kind is Kind.DATE:
-        return lane if result.kind is Kind.DATE else to_timestamp(lane)
-    out, bad = np.empty(len(lane.values), np.int64), np.empty(len(lane.values), np.bool_)
-    _floor(lane.values, UNITS_US[unit], out, bad)
-    floored = with_failures(Lane(out, lane.valid, lane.failed), bad)
-    return to_date(floored) if result.kind is Kind.DATE else floored
+        _first_day(to_date(lane).values.astype(np.int64), UNITS_DAYS[unit], out)
+        return to_timestamp(Lane(out, lane.valid, lane.failed))
+    bad = np.empty(len(lane.values), np.bool_)
+    _floor(np.ascontiguousarray(lane.values), UNITS_US[unit], out, bad)
+    return with_failures(Lane(out, lane.valid, lane.failed), bad)
 
 
 def to_timestamp(lane: Lane) -> Lane:
@@ -101,10 +89,3 @@ def to_timestamp(lane: Lane) -> Lane:
 def to_date(lane: Lane) -> Lane:
     """Microseconds to the day they are in; every one fits."""
     return Lane(np.floor_divide(lane.values, DAY_US).astype(np.int32), lane.valid, lane.failed)
-
-
-def in_days(lane: Lane) -> Lane:
-    """Days as a DATE: outside 32 bits they fail."""
-    info = np.iinfo(np.int32)
-    bad = (lane.values < info.min) | (lane.values > info.max)
-    return with_failures(Lane(np.where(bad, 0, lane.values).astype(np.int32), lane.valid, lane.failed), bad)
