@@ -1,0 +1,123 @@
+"""How a kind of index arranges keys: what its runs are sorted by, and which range of a run a probe asks for.
+
+Every kind is a sorted run of one key or of two, with or without a second key that is summarised. So a kind is two small
+functions (its file), and searching, merging, emitting and summing exist once.
+
+`Probes` are the probing rows that can match at all, in the order in which runs are searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from biclique.index.protocol import KEY_MAX, KEY_MIN, Keys, ProbeKeys, StoredKeys
+from biclique.index.runs import Run, SortKeys
+from biclique.kernels.sorted_runs import composite_ranges, lower_bounds, range_ends
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of each probe: `equal` and then low <= key <= high within a run; a missing bound is infinite."""
+
+    equal: Keys | None = None
+    low: Keys | None = None
+    high: Keys | None = None
+    second_low: Keys | None = None
+    second_high: Keys | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    sort_keys: Callable[[StoredKeys], SortKeys]
+    bounds: Callable[[ProbeKeys], Bounds]
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """`numbers`: positions in the probing rows. `equal`: composite runs. `above`: the highs plus one where they
+    ascend with the lows, so that both ends of a range are searched in lockstep; the last `unbounded` of them have no
+    end. `low` None: every range starts at the run's start."""
+
+    numbers: NDArray[np.int32]
+    equal: Keys | None
+    low: Keys | None
+    high: Keys
+    above: Keys | None
+    second_low: Keys | None
+    second_high: Keys | None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def ranges(self, run: Run, starts: Positions, ends: Positions) -> int:
+        """Fills one range for each probe; returns the keys touched, or -1 when the run's end keys exclude a match."""
+        rows = len(run)
+        if self.equal is not None:
+            assert run.minor is not None and self.low is not None
+            if self.equal[-1] < run.major[0] or self.equal[0] > run.major[-1]:
+                return -1
+            return int(composite_ranges(run.major, run.minor, self.equal, self.low, self.high, starts, ends))
+        touched = 0
+        if self.low is None:
+            starts[:] = 0
+        elif self.low[0] > run.major[-1]:
+            return -1
+        else:
+            touched += int(lower_bounds(run.major, self.low, starts))
+        if self.above is None:
+            return touched + int(range_ends(run.major, self.high, starts, ends))
+        if self.high[-1] < run.major[0]:
+            return -1
+        bounded = len(self.above)
+        ends[bounded:] = rows
+        return touched + int(lower_bounds(run.major, self.above, ends[:bounded]))
+
+
+def arrange_probes(keys: ProbeKeys, bounds: Bounds) -> Probes | None:
+    """None: no probe can match anything."""
+    possible = keys.active
+    for low, high in ((bounds.low, bounds.high), (bounds.second_low, bounds.second_high)):
+        if low is not None and high is not None and low is not high:
+            uncrossed = low <= high
+            if not uncrossed.all():
+                possible = uncrossed if possible is None else possible & uncrossed
+    chosen = None if possible is None or possible.all() else np.flatnonzero(possible)
+    count = keys.count if chosen is None else len(chosen)
+    if count == 0:
+        return None
+    leading = bounds.equal if bounds.equal is not None else bounds.low if bounds.low is not None else bounds.high
+    if leading is None:
+        order = np.arange(count) if chosen is None else chosen
+    elif chosen is None:
+        order = np.argsort(leading)
+    else:
+        order = chosen[np.argsort(leading[chosen])]
+
+    def of(keys: Keys | None, missing: int) -> Keys:
+        return np.full(count, missing, np.int64) if keys is None else keys[order]
+
+    equal = None if bounds.equal is None else bounds.equal[order]
+    low = None if bounds.low is None and equal is None else of(bounds.low, KEY_MIN)
+    high = low if bounds.high is bounds.low and low is not None and bounds.low is not None else of(bounds.high, KEY_MAX)
+    above = None
+    # Equality has ranges so short that galloping from their start is cheaper than a second search.
+    if equal is None and bounds.high is not bounds.low and (low is None or bool((high[1:] >= high[:-1]).all())):
+        above = high[: int(np.searchsorted(high, KEY_MAX))] + 1
+    if equal is None and bounds.high is None and bounds.low is None:
+        above = high[:0]
+    summarised = bounds.second_low is not None or bounds.second_high is not None
+    return Probes(
+        order.astype(np.int32),
+        equal,
+        low,
+        high,
+        above,
+        of(bounds.second_low, KEY_MIN) if summarised else None,
+        of(bounds.second_high, KEY_MAX) if summarised else None,
+    )

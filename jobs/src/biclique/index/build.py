@@ -1,0 +1,21 @@
+"""A new, empty store for a layout: the one place that knows every kind of index."""
+
+from __future__ import annotations
+
+from biclique.index import dominance, equality, equality_ordered, ordered
+from biclique.index.arrangement import Arrangement
+from biclique.index.chain import ChainStore
+from biclique.index.protocol import PAIRS_PER_CHUNK, IndexKind, Store, StoreLayout
+
+ARRANGEMENTS: dict[IndexKind, Arrangement | None] = {
+    IndexKind.EQUALITY: Arrangement(equality.sort_keys, equality.bounds),
+    IndexKind.ORDERED: Arrangement(ordered.sort_keys, ordered.bounds),
+    IndexKind.EQUALITY_ORDERED: Arrangement(equality_ordered.sort_keys, equality_ordered.bounds),
+    IndexKind.DOMINANCE: Arrangement(dominance.sort_keys, dominance.bounds),
+    IndexKind.SCAN: None,
+}
+SUMMABLE = frozenset((IndexKind.EQUALITY, IndexKind.ORDERED, IndexKind.EQUALITY_ORDERED))
+
+
+def new_store(layout: StoreLayout, pairs_per_chunk: int = PAIRS_PER_CHUNK) -> Store:
+    return ChainStore(layout, ARRANGEMENTS[layout.kind], layout.kind in SUMMABLE, pairs_per_chunk)

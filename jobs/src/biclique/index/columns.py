@@ -1,0 +1,262 @@
+"""Rows in stamp order, column by column: buffers that grow at their end and whose rows never move or change.
+
+A buffer that is full is copied into one a quarter larger (small ones into one twice as large), never resized in
+place, so that an array handed out earlier stays what it was; the slack is at most a quarter of the state. `trim`
+gives the slack back once no more rows will come. Validity masks exist from the first null on; `oldest` is an array of
+its own from the first row on whose oldest and newest times differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import DTypeLike, NDArray
+
+from biclique.core.rows import Mask, Rows, Vector
+from biclique.kernels.text_buffers import buffers_of, strings_from
+from biclique.kernels.text_rows import gather_bytes, text_offsets
+from biclique.query.types import Kind, Type
+
+CAPACITY_FIRST = 64
+DOUBLED_BELOW = 1 << 14  # entries; above it a buffer grows by a quarter
+TEXT_BYTES_MAX = 2**31 - 1  # of one Arrow string array
+
+
+def stored_dtype(type_: Type) -> np.dtype[np.generic]:
+    """query/types.py's table, for every kind but STRING."""
+    match type_.kind:
+        case Kind.INTEGER:
+            return np.dtype(f"int{type_.bits}")
+        case Kind.DOUBLE:
+            return np.dtype(np.float64)
+        case Kind.BOOLEAN:
+            return np.dtype(np.bool_)
+        case Kind.DATE:
+            return np.dtype(np.int32)
+        case Kind.DECIMAL | Kind.TIMESTAMP | Kind.INTERVAL:
+            return np.dtype(np.int64)
+    raise AssertionError(f"{type_} has no numpy form")
+
+
+class Buffer:
+    """A growing array."""
+
+    __slots__ = ("_data", "length")
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self._data: NDArray[Any] = np.empty(0, dtype)
+        self.length = 0
+
+    @property
+    def values(self) -> NDArray[Any]:
+        return self._data[: self.length]
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._data.nbytes)
+
+    def extend(self, values: NDArray[Any]) -> None:
+        start, stop = self.length, self.length + len(values)
+        if stop > len(self._data):
+            self._grow(stop)
+        self._data[start:stop] = values
+        self.length = stop
+
+    def trim(self) -> None:
+        if self.length < len(self._data):
+            self._data = self.values.copy()
+
+    def _grow(self, needed: int) -> None:
+        spare = self.length if self.length < DOUBLED_BELOW else self.length >> 2
+        data = np.empty(max(needed, self.length + spare, CAPACITY_FIRST), self._data.dtype)
+        data[: self.length] = self.values
+        self._data = data
+
+
+class Validity:
+    """A mask that exists from the first null on."""
+
+    __slots__ = ("_mask",)
+
+    def __init__(self) -> None:
+        self._mask: Buffer | None = None
+
+    def extend(self, rows_before: int, count: int, valid: Mask | None) -> None:
+        if self._mask is None:
+            if valid is None or valid.all():
+                return
+            self._mask = Buffer(np.bool_)
+            self._mask.extend(np.ones(rows_before, np.bool_))
+        self._mask.extend(np.ones(count, np.bool_) if valid is None else valid)
+
+    @property
+    def mask(self) -> Mask | None:
+        return None if self._mask is None else self._mask.values
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._mask is None else self._mask.nbytes
+
+    def trim(self) -> None:
+        if self._mask is not None:
+            self._mask.trim()
+
+
+class NumberColumn:
+    __slots__ = ("_validity", "_values")
+
+    def __init__(self, type_: Type) -> None:
+        self._values = Buffer(stored_dtype(type_))
+        self._validity = Validity()
+
+    def extend(self, column: Vector) -> None:
+        self._validity.extend(self._values.length, len(column), column.valid)
+        self._values.extend(column.values)
+
+    @property
+    def values(self) -> NDArray[Any]:
+        return self._values.values
+
+    @property
+    def valid(self) -> Mask | None:
+        return self._validity.mask
+
+    @property
+    def nbytes(self) -> int:
+        return self._values.nbytes + self._validity.nbytes
+
+    def take(self, rows: NDArray[np.int64]) -> Vector:
+        valid = self.valid
+        return Vector(self.values[rows], None if valid is None else valid[rows])
+
+    def slice(self, start: int, stop: int) -> Vector:
+        valid = self.valid
+        return Vector(self.values[start:stop], None if valid is None else valid[start:stop])
+
+    def trim(self) -> None:
+        self._values.trim()
+        self._validity.trim()
+
+
+class TextColumn:
+    __slots__ = ("_data", "_offsets", "_validity")
+
+    def __init__(self) -> None:
+        self._offsets = Buffer(np.int64)
+        self._offsets.extend(np.zeros(1, np.int64))
+        self._data = Buffer(np.uint8)
+        self._validity = Validity()
+
+    def extend(self, column: Vector) -> None:
+        assert isinstance(column.values, pa.Array)
+        offsets, data = buffers_of(column.values)
+        self._validity.extend(self._offsets.length - 1, len(column), column.valid)
+        self._offsets.extend(offsets[1:].astype(np.int64) + (self._data.length - int(offsets[0])))
+        self._data.extend(data[offsets[0] : offsets[-1]])
+
+    @property
+    def nbytes(self) -> int:
+        return self._offsets.nbytes + self._data.nbytes + self._validity.nbytes
+
+    def take(self, rows: NDArray[np.int64]) -> Vector:
+        offsets: NDArray[np.int64] = self._offsets.values
+        out_offsets = np.empty(len(rows) + 1, np.int64)
+        total = int(text_offsets(offsets, rows, out_offsets))
+        assert total <= TEXT_BYTES_MAX, f"{total} bytes of text in one take: ask for fewer rows"
+        data = np.empty(total, np.uint8)
+        gather_bytes(offsets, self._data.values, rows, out_offsets, data)
+        valid = self._validity.mask
+        return Vector(strings_from(out_offsets.astype(np.int32), data), None if valid is None else valid[rows])
+
+    def slice(self, start: int, stop: int) -> Vector:
+        offsets = self._offsets.values[start : stop + 1].astype(np.int64)
+        first, last = int(offsets[0]), int(offsets[-1])
+        assert last - first <= TEXT_BYTES_MAX, f"{last - first} bytes of text in one slice: ask for fewer rows"
+        data: NDArray[np.uint8] = self._data.values[first:last]
+        valid = self._validity.mask
+        strings = strings_from((offsets - first).astype(np.int32), data)
+        return Vector(strings, None if valid is None else valid[start:stop])
+
+    def trim(self) -> None:
+        self._offsets.trim()
+        self._data.trim()
+        self._validity.trim()
+
+
+class StoredRows:
+    """The rows of one segment."""
+
+    __slots__ = ("_ids", "_newest", "_oldest", "_stamps", "columns")
+
+    def __init__(self, column_types: Sequence[Type], id_parts: int) -> None:
+        self._stamps = Buffer(np.uint64)
+        self._ids = tuple(Buffer(np.int64) for _ in range(id_parts))
+        self._newest = Buffer(np.int64)
+        self._oldest: Buffer | None = None
+        self.columns = tuple(TextColumn() if t.kind is Kind.STRING else NumberColumn(t) for t in column_types)
+
+    def __len__(self) -> int:
+        return self._stamps.length
+
+    @property
+    def stamps(self) -> NDArray[np.uint64]:
+        return self._stamps.values
+
+    @property
+    def newest(self) -> NDArray[np.int64]:
+        return self._newest.values
+
+    @property
+    def oldest(self) -> NDArray[np.int64]:
+        """The same array as `newest` while every row's two times are equal."""
+        return self.newest if self._oldest is None else self._oldest.values
+
+    @property
+    def nbytes(self) -> int:
+        buffers = (self._stamps, *self._ids, self._newest, *(() if self._oldest is None else (self._oldest,)))
+        total: int = sum(b.nbytes for b in buffers) + sum(c.nbytes for c in self.columns)
+        return total
+
+    def extend(self, rows: Rows) -> None:
+        if self._oldest is None and rows.oldest is not rows.newest and not np.array_equal(rows.oldest, rows.newest):
+            self._oldest = Buffer(np.int64)
+            self._oldest.extend(self._newest.values)
+        self._stamps.extend(rows.stamps)
+        for mine, theirs in zip(self._ids, rows.ids, strict=True):
+            mine.extend(theirs)
+        self._newest.extend(rows.newest)
+        if self._oldest is not None:
+            self._oldest.extend(rows.oldest)
+        for column, vector in zip(self.columns, rows.columns, strict=True):
+            column.extend(vector)
+
+    def take(self, rows: NDArray[np.int64]) -> Rows:
+        newest = self.newest[rows]
+        return Rows(
+            self.stamps[rows],
+            tuple(ids.values[rows] for ids in self._ids),
+            newest,
+            newest if self._oldest is None else self.oldest[rows],
+            tuple(column.take(rows) for column in self.columns),
+        )
+
+    def slice(self, start: int, stop: int) -> Rows:
+        newest = self.newest[start:stop]
+        return Rows(
+            self.stamps[start:stop],
+            tuple(ids.values[start:stop] for ids in self._ids),
+            newest,
+            newest if self._oldest is None else self.oldest[start:stop],
+            tuple(column.slice(start, stop) for column in self.columns),
+        )
+
+    def trim(self) -> None:
+        for buffer in (self._stamps, *self._ids, self._newest):
+            buffer.trim()
+        if self._oldest is not None:
+            self._oldest.trim()
+        for column in self.columns:
+            column.trim()

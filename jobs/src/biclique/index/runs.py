@@ -1,0 +1,205 @@
+"""A segment's sorted runs: few, of sizes that fall geometrically, merged a bounded amount at a time.
+
+The newest run holds the rows of the last append alone; it is merged with older ones only when more rows come. So
+within one step the rows that still need a stamp test stand by themselves, and the big runs need none.
+
+Merging: two neighbours are merged when the older is at most GROWTH times the newer, as a binary counter carries. A
+merge of up to MERGE_ROWS_AT_ONCE rows is done where it falls due. A bigger one goes on a little with every append,
+MERGE_PACE rows
+for each row appended, and the two runs serve until it is done: no append waits for it. Every row takes part in
+O(log n) merges. A sealed segment gets no more rows and is merged to one run at the same pace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from biclique.kernels.dominance import level_starts, summarise
+from biclique.kernels.merge import merge_composite, merge_single
+from biclique.kernels.sorted_runs import sort_order
+
+Keys = NDArray[np.int64]
+RowNumbers = NDArray[np.int32]
+
+GROWTH = 2
+SMALL_ROWS = 256  # runs up to this size are merged whatever their proportion: a run costs a probe more than they do
+MERGE_ROWS_AT_ONCE = 1 << 18  # about 2 ms
+MERGE_PACE = 8
+NO_KEYS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SortKeys:
+    """What a store sorts its rows by: `major`, then `minor`; `second` travels along and is summarised."""
+
+    major: Keys
+    minor: Keys | None = None
+    second: Keys | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """Greatest and least second keys of eight, 64, … neighbours (kernels/dominance.py)."""
+
+    levels: NDArray[np.int64]
+    greatest: Keys
+    least: Keys
+
+
+class Run:
+    """Rows of one segment in key order. `last_row`: the greatest row number in it."""
+
+    __slots__ = ("_hierarchy", "last_row", "major", "minor", "rows", "second", "sums")
+
+    def __init__(self, major: Keys, minor: Keys | None, second: Keys | None, rows: RowNumbers, last_row: int) -> None:
+        self.major, self.minor, self.second, self.rows, self.last_row = major, minor, second, rows, last_row
+        self._hierarchy: Hierarchy | None = None
+        self.sums: tuple[Any, ...] = ()  # index/totals.py keeps a run's prefix sums here, made when first asked for
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        total: int = self.major.nbytes + self.rows.nbytes
+        total += sum(keys.nbytes for keys in (self.minor, self.second) if keys is not None)
+        total += 0 if self._hierarchy is None else 2 * self._hierarchy.least.nbytes
+        total += sum(sums.nbytes for sums in self.sums)
+        return total
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        if self._hierarchy is None:
+            assert self.second is not None
+            levels = level_starts(len(self))
+            nodes = int(levels[-1])
+            made = Hierarchy(levels, np.empty(nodes, np.int64), np.empty(nodes, np.int64))
+            summarise(self.second, levels, made.greatest, made.least)
+            self._hierarchy = made
+        return self._hierarchy
+
+
+def sorted_run(keys: SortKeys, rows: RowNumbers) -> Run:
+    """`rows` ascending, one for each key."""
+    order = sort_order(keys.major, keys.minor)
+    return Run(
+        keys.major[order],
+        None if keys.minor is None else keys.minor[order],
+        None if keys.second is None else keys.second[order],
+        rows[order],
+        int(rows[-1]),
+    )
+
+
+class Merge:
+    """Two neighbouring runs on their way to one."""
+
+    __slots__ = ("_arguments", "_cursor", "_done", "_kernel", "merged", "newer", "older")
+
+    def __init__(self, older: Run, newer: Run) -> None:
+        self.older, self.newer = older, newer
+        count = len(older) + len(newer)
+        carried = older.second is not None
+        self.merged = Run(
+            np.empty(count, np.int64),
+            None if older.minor is None else np.empty(count, np.int64),
+            np.empty(count, np.int64) if carried else None,
+            np.empty(count, np.int32),
+            max(older.last_row, newer.last_row),
+        )
+        self._cursor = np.zeros(2, np.int64)
+        self._done = 0
+        self._kernel: Callable[..., int] = merge_single if older.minor is None else merge_composite
+        self._arguments = tuple(
+            part
+            for run in (older, newer, self.merged)
+            for part in (
+                (run.major, run.rows, NO_KEYS if run.second is None else run.second)
+                if run.minor is None
+                else (run.major, run.minor, run.rows, NO_KEYS if run.second is None else run.second)
+            )
+        )
+
+    def __len__(self) -> int:
+        return len(self.merged)
+
+    @property
+    def finished(self) -> bool:
+        return self._done == len(self.merged)
+
+    def go_on(self, budget: int) -> int:
+        """Rows merged now."""
+        rows = int(self._kernel(*self._arguments, self._cursor, budget))
+        self._done += rows
+        return rows
+
+
+class Runs:
+    """Oldest first."""
+
+    __slots__ = ("_big", "_sealed", "all")
+
+    def __init__(self) -> None:
+        self.all: list[Run] = []
+        self._big: Merge | None = None
+        self._sealed = False
+
+    @property
+    def nbytes(self) -> int:
+        return sum(run.nbytes for run in self.all) + (0 if self._big is None else self._big.merged.nbytes)
+
+    @property
+    def settled(self) -> bool:
+        """Nothing to merge until more rows come."""
+        return self._big is None and (not self._sealed or len(self.all) <= 1)
+
+    def add(self, run: Run) -> None:
+        self.settle(len(run))
+        self.all.append(run)
+
+    def seal(self) -> None:
+        self._sealed = True
+        self.settle(0)
+
+    def settle(self, appended: int) -> None:
+        """Do the merges that are due and small, and go on with the big one at the pace of the rows appended."""
+        budget = MERGE_PACE * appended
+        while True:
+            if self._big is not None and budget > 0:
+                budget -= self._big.go_on(budget)
+                if self._big.finished:
+                    self._put(self._big)
+                    self._big = None
+            place = self._due()
+            if place is None:
+                return
+            merge = Merge(self.all[place], self.all[place + 1])
+            if len(merge) > MERGE_ROWS_AT_ONCE:
+                if self._big is not None:
+                    return
+                self._big = merge
+                if budget <= 0:
+                    return
+            else:
+                merge.go_on(len(merge))
+                self._put(merge)
+
+    def _due(self) -> int | None:
+        """The place of the older of the newest two neighbours that should be one, the big merge's left out."""
+        first = 0 if self._big is None else self.all.index(self._big.newer) + 1
+        if self._sealed and len(self.all) - first >= 2:
+            return len(self.all) - 2
+        for place in range(len(self.all) - 2, first - 1, -1):
+            older, newer = len(self.all[place]), len(self.all[place + 1])
+            if older <= GROWTH * newer or older + newer <= SMALL_ROWS:
+                return place
+        return None
+
+    def _put(self, merge: Merge) -> None:
+        place = self.all.index(merge.older)
+        self.all[place : place + 2] = [merge.merged]
