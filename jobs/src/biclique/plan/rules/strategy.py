@@ -21,9 +21,6 @@ OVERLOAD = 1.25  # a subgroup may hold this many times its even share
 
 def strategy(draft: Draft) -> Draft:
     hinted = draft.query.hints.strategy
-    if hinted is not None and hinted not in [s.value for s in Strategy]:
-        names = ", ".join(s.value for s in Strategy)
-        raise QueryError(PLACE, f"there is no strategy {hinted!r}", f"use one of {names}")
     wanted = None if hinted is None else Strategy(hinted)
     if wanted is Strategy.HASH and not any(stage.equals for stage in draft.stages):
         raise QueryError(PLACE, "hash needs an equality to route by, and the query has none", "use biclique or random")

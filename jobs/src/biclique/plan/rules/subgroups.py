@@ -20,12 +20,6 @@ PLACE = "spec.plan.subgroups"
 
 
 def subgroups(draft: Draft) -> Draft:
-    names = [relation.name for relation in draft.query.relations]
-    for name, count in draft.query.hints.subgroups:
-        if name not in names:
-            raise QueryError(PLACE, f"there is no relation {name}", f"the query joins {', '.join(names)}")
-        if count < 1:
-            raise QueryError(PLACE, f"{name} has {count} subgroups", "give it at least one")
     return replace(draft, stages=tuple(_divided(stage, draft) for stage in draft.stages))
 
 

@@ -1,7 +1,7 @@
 """How long each side keeps a tuple, from the windows of its relations.
 
-A pair of two relations may have two windows: the one of the relation with the earlier time counts. A partial result
-does not say which of its parts is the earliest, so three or more relations need one window for all.
+A pair of two relations may have two windows: the one of the relation with the earlier time counts. A partial result does
+not say which of its parts is the earliest, so the checker gives three or more relations one window.
 """
 
 from __future__ import annotations
@@ -9,25 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from biclique.plan.draft import Draft
-from biclique.query.errors import QueryError
 
 
 def windows(draft: Draft) -> Draft:
     relations = draft.query.relations
-    for relation in relations:
-        if relation.window.tuples is not None:
-            raise QueryError(
-                f"spec.sources, window of {relation.name}",
-                "windows of a number of tuples are not supported",
-                "give a window of time",
-            )
-    times = {relation.window.time_us for relation in relations}
-    if len(relations) > 2 and len(times) > 1:
-        raise QueryError(
-            "spec.sources, window",
-            "a join of more than two relations needs one window for all of them",
-            "use WITHIN, or give every source the same window",
-        )
+    assert all(relation.window.tuples is None for relation in relations)
+    assert len(relations) == 2 or len({relation.window for relation in relations}) == 1
     stages = tuple(
         replace(
             stage,
