@@ -216,7 +216,7 @@ class Joiner:
         if self._partials is not None and resume is None:
             totals = self._partials.from_totals(self._probings, probes, fresh_from, frontier)
             if totals is not None:
-                yield Batch({}, None, 0), tuple(totals)
+                yield Batch({}, None), tuple(totals)
                 return
         for batch in batches(self._probings, probes, fresh_from, resume, self._limits.matches_max):
             self.counters.matches += sum(len(chunk.probe) for chunks in batch.found.values() for chunk in chunks)

@@ -24,7 +24,8 @@ from biclique.query.expression import Column
 from biclique.tiers.progress import Cursor
 from biclique.tiers.state import SideState
 
-BEYOND_ALL_IDS = (np.iinfo(np.int64).max,)
+BEYOND_ALL_IDS = (int(np.iinfo(np.int64).max),)
+END_OF_STAMPS = int(np.iinfo(np.uint64).max)
 
 
 def end_of_stamp(stamp: int) -> Cursor:
@@ -54,7 +55,6 @@ class Batch:
 
     found: Mapping[int, list[Found]]
     cursor: Cursor | None
-    last_stamp: int
 
 
 class Probing:
@@ -129,8 +129,13 @@ def batches(
 
     Ends with the batch whose cursor is None; there is one even if nothing matches.
     """
+    if resume is None:
+        found = _collect(probings, probes, fresh_from, 0, END_OF_STAMPS, matches_max)
+        if found is not None:  # as nearly always
+            yield Batch(found, None)
+            return
     stamps = _distinct_stamps(probes, resume)
-    at, width = 0, len(stamps)
+    at, width = 0, len(stamps) // 2
     if resume is not None and len(stamps) and int(stamps[0]) == resume.probe_stamp:
         width = 1  # the stamp that the earlier incarnation was in: its rest is found by sorting
     while at < len(stamps):
@@ -148,10 +153,10 @@ def batches(
         if take == 1 and (count > matches_max or behind is not None):
             yield from _slices(found, probes, behind, matches_max, high, last)
         else:
-            yield Batch(found, None if last else end_of_stamp(high), high)
+            yield Batch(found, None if last else end_of_stamp(high))
         width = take * 2 if count * 2 <= matches_max else take
     if not len(stamps):
-        yield Batch({}, None, 0)
+        yield Batch({}, None)
 
 
 def _distinct_stamps(probes: Mapping[int, Rows], resume: Cursor | None) -> Stamps:
@@ -210,7 +215,7 @@ def _slices(
 ) -> Iterator[Batch]:
     """The matches of one stamp, cut into transactions. One side only: a stamp belongs to one tuple of one relation."""
     if not found:
-        yield Batch({}, None if last else end_of_stamp(stamp), stamp)
+        yield Batch({}, None if last else end_of_stamp(stamp))
         return
     ((stored_side, chunks),) = found.items()
     rows = probes[stored_side]
@@ -239,7 +244,7 @@ def _slices(
         else:
             end = [int(column[part[-1]]) for column in columns]
             cursor = Cursor(stamp, tuple(end[:parts]), end[parts], tuple(end[parts + 1 :]))
-        yield Batch({stored_side: picked} if picked else {}, cursor, stamp)
+        yield Batch({stored_side: picked} if picked else {}, cursor)
 
 
 def _beyond(columns: list[NDArray[Any]], bound: tuple[int, ...]) -> NDArray[np.bool_]:
