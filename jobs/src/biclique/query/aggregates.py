@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from biclique.query.conversion import NUMERIC, ORDERED, convert
+from biclique.query.expression import Literal
 from biclique.query.expressions import AGGREGATES, ExpressionChecker, function_name
 from biclique.query.model import Aggregate, AggregateFunction
 from biclique.query.text import SqlText
@@ -31,6 +32,8 @@ def aggregate_of(text: SqlText, checker: ExpressionChecker, node: exp.Expr) -> A
         argument = argument.expressions[0]
     value = checker.value(argument)
     type_ = value.type
+    if name == "COUNT" and not distinct and isinstance(value, Literal) and value.value is not None:
+        return Aggregate(AggregateFunction.COUNT, None, BIGINT)  # COUNT(1) is what many write for COUNT(*)
     if name == "COUNT":
         output_type(text, argument, type_)
         return Aggregate(AggregateFunction.COUNT_DISTINCT if distinct else AggregateFunction.COUNT, value, BIGINT)

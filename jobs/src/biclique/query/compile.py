@@ -51,6 +51,7 @@ class _Compiler:
         checked = check_sql(self._spec.sql, [(source.name, source.fields) for source in sources])
         self._refuse_unused(checked)
         relations = self._relations(checked)
+        self._refuse_own_output(sources)
         self._check_times(checked, sources, relations)
         spec = self._spec
         return Query(
@@ -130,6 +131,17 @@ class _Compiler:
         if files is not None and self._exists is not None and not self._exists(self._located(files.path)):
             problem = f"there is no file or folder {self._located(files.path)}"
             raise self._document.error(path, problem, "correct the path, which is relative to the manifest's folder")
+
+    def _refuse_own_output(self, sources: tuple[Source, ...]) -> None:
+        """A query that reads the folder it writes would join its own results."""
+        if self._spec.output.files is None:
+            return
+        written = posixpath.normpath(self._located(self._spec.output.files.path))
+        for source in sources:
+            read = posixpath.normpath(source.input.path) if isinstance(source.input, Files) else None
+            if read is not None and (written == read or written.startswith(read + "/")):
+                problem = f"the output is in the folder of the source {source.name}"
+                raise self._document.error(("spec", "output", "files", "path"), problem, "write to another folder")
 
     def _refuse_twins(self) -> None:
         seen: set[str] = set()

@@ -166,8 +166,10 @@ def _type_beside(literal: Untyped, target: Type) -> Type:
     exact = exact_decimal(literal.text)
     if exact is None:
         return DOUBLE
-    if exact.type.precision > DECIMAL_DIGITS_MAX:
-        raise Mismatch(f"{literal.text} has more than {DECIMAL_DIGITS_MAX} digits", "write fewer digits")
+    whole = max(exact.type.precision - exact.type.scale, target.precision - target.scale)
+    if whole + max(exact.type.scale, target.scale) > DECIMAL_DIGITS_MAX:  # it would leave too few digits for the values
+        problem = f"{literal.text} beside {target} needs more than {DECIMAL_DIGITS_MAX} digits"
+        raise Mismatch(problem, "write fewer digits, or CAST the other AS DOUBLE")
     return exact.type
 
 

@@ -121,9 +121,9 @@ def _depths(tokens: list[Token]) -> list[int]:
 
 def _take_within(text: SqlText, tokens: list[Token]) -> int | None:
     within: int | None = None
+    depths = _depths(tokens)
     position = 1
     while position < len(tokens):
-        depths = _depths(tokens)
         token, before = tokens[position], tokens[position - 1]
         named = before.token_type in {_T.DOT, _T.ALIAS, _T.SELECT, _T.COMMA} or _is_operator(tokens, position + 1)
         if depths[position] != 0 or not _is_word(token, "WITHIN") or named:
@@ -138,7 +138,7 @@ def _take_within(text: SqlText, tokens: list[Token]) -> int | None:
                 f"{short(tokens[end].text)} stands after WITHIN",
                 "put WITHIN after the joins and WHERE, before or after GROUP BY",
             )
-        del tokens[position:end]
+        del tokens[position:end], depths[position:end]
     return within
 
 

@@ -52,7 +52,7 @@ _ARITHMETIC: dict[type[exp.Expr], Op] = {
     exp.Div: Op.DIV,
     exp.Mod: Op.MOD,
 }
-_UNARY_OR_CHAIN = (exp.And, exp.Or, exp.Paren)
+_CHAINS = (exp.And, exp.Or, exp.DPipe)
 
 # What is known elsewhere and refused here, in words.
 _REFUSED: tuple[tuple[tuple[type, ...], str, str], ...] = (
@@ -84,14 +84,14 @@ T = TypeVar("T")
 
 
 def refuse_depth(text: SqlText, root: exp.Expr) -> None:
-    """Called before anything recurses, and iterative itself. Chains of AND and OR are flat to us, the rest counts."""
+    """Called before anything recurses, and iterative itself. Chains of AND, OR and || are flat to us."""
     stack: list[tuple[exp.Expr, int]] = [(root, 0)]
     while stack:
         node, depth = stack.pop()
         if depth > DEPTH_MAX:
             raise text.error(node, f"the expression nests deeper than {DEPTH_MAX}", "write it flatter")
         for child in node.iter_expressions():
-            free = isinstance(child, _UNARY_OR_CHAIN) and (type(child) is type(node) or isinstance(child, exp.Paren))
+            free = isinstance(child, exp.Paren) or (isinstance(child, _CHAINS) and type(child) is type(node))
             stack.append((child, depth if free else depth + 1))
 
 
@@ -132,7 +132,9 @@ class ExpressionChecker:
             return make()
         except Mismatch as mismatch:
             found = mismatch
-        raise self._text.error(node, f"{found.problem} in {self._text.quote(node)}", found.remedy)
+        alone = isinstance(node, exp.Literal | exp.Null | exp.Boolean)
+        problem = found.problem if alone else f"{found.problem} in {self._text.quote(node)}"
+        raise self._text.error(node, problem, found.remedy)
 
     def _bounded(self, node: exp.Expr, expression: Expression) -> Expression:
         _, nodes, depth = self._measure(expression)

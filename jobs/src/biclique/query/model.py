@@ -107,7 +107,7 @@ class GroupKey:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A column of the result. `value`: an Expression in a plain query, an Aggregate or GroupKey in an aggregating one."""
+    """A column of the result. `value` is an Aggregate or GroupKey in an aggregating query, an Expression in others."""
 
     name: str
     value: Expression | Aggregate | GroupKey

@@ -27,6 +27,7 @@ from biclique.query.types import (
 )
 
 COLUMNS_MAX = 1000
+NAME_CHARACTERS_MAX = 128
 RESERVED_NAMES = ("_result_id", "_id", "_ts", "_stamp")
 DECIMAL_DEFAULT = (10, 0)  # DECIMAL without digits, as Spark reads it
 
@@ -109,6 +110,11 @@ class _Token:
     text: str
 
 
+def is_plain_name(name: str) -> bool:
+    """Every format that is written can hold it: printable, neither empty nor padded, of bounded length."""
+    return name.isprintable() and name == name.strip() and 0 < len(name) <= NAME_CHARACTERS_MAX
+
+
 def parse_schema(text: str) -> tuple[Field, ...]:
     tokens = list(_tokens(text))
     fields: list[Field] = []
@@ -119,6 +125,8 @@ def parse_schema(text: str) -> tuple[Field, ...]:
         folded = field.name.casefold()
         if folded in seen:
             raise SchemaError(f"the columns {seen[folded]} and {field.name} have the same name", "rename one")
+        if not is_plain_name(field.name):
+            raise SchemaError(f"{_short(field.name)} cannot name a column", "use 1 to 128 printable characters")
         if folded in RESERVED_NAMES:
             raise SchemaError(f"the column name {field.name} is reserved", "rename the column")
         seen[folded] = field.name

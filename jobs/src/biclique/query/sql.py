@@ -18,6 +18,7 @@ from biclique.query.dialect import Statement, parse
 from biclique.query.expression import Call, Column, Expression, Op, relations_of
 from biclique.query.expressions import ExpressionChecker, chain, function_name, refuse_depth
 from biclique.query.model import Field, GroupKey, Item
+from biclique.query.schema import is_plain_name
 from biclique.query.scope import Scope, ScopeRelation, nearest, same_name
 from biclique.query.text import SqlText
 
@@ -287,6 +288,8 @@ class _Select:
         seen: set[str] = set()
         for item, node in items:
             folded = item.name.casefold()
+            if not is_plain_name(item.name):
+                raise self._text.error(node, f"{short(item.name)} cannot name a column", "give it a plain alias")
             if folded == RESULT_ID:
                 raise self._text.error(node, f"the column name {RESULT_ID} is reserved", "give it another alias")
             if folded in seen:

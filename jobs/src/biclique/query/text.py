@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sqlglot import exp
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -16,6 +14,17 @@ PLACE = "spec.sql"
 TEXT_BYTES_MAX = 16 * 1024
 NESTING_MAX = 32  # of parentheses and CASE: the parser recurses some twenty calls for each
 QUOTED_MAX = 60
+KEYWORD_TOKENS_MAX = 4  # `EXTRACT ( YEAR FROM` stand before the first name
+_KEYWORDS: dict[type[exp.Expr], str] = {
+    exp.Case: "CASE",
+    exp.Cast: "CAST",
+    exp.Extract: "EXTRACT",
+    exp.Interval: "INTERVAL",
+    exp.Neg: "-",
+    exp.Not: "NOT",
+    exp.Substring: "SUBSTRING",
+    exp.Trim: "TRIM",
+}
 
 _OPENING = {TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.END, TokenType.R_BRACKET, TokenType.R_BRACE}
@@ -78,10 +87,19 @@ class SqlText:
         while current is not None:
             found = [place for part in current.walk() if (place := _place(part)) is not None]
             if found:
-                return min(start for start, _ in found), max(end for _, end in found)
-            parent = current.parent
-            current = parent if isinstance(parent, exp.Expr) else None
+                start = min(place[0] for place in found)
+                return self._with_keyword(current, start), max(place[1] for place in found)
+            current = current.parent
         return 0, 0
+
+    def _with_keyword(self, node: exp.Expr, start: int) -> int:
+        """Only names, numbers and functions have positions: `CAST(a AS INT)` has that of `a` until it is widened."""
+        keyword = _KEYWORDS.get(type(node))
+        first = next((n for n, token in enumerate(self.tokens) if token.start >= start), 0)
+        for token in reversed(self.tokens[max(0, first - KEYWORD_TOKENS_MAX) : first] if keyword else []):
+            if token.text.upper() == keyword:
+                return int(token.start)
+        return start
 
     def quote(self, node: exp.Expr) -> str:
         """The node as it was written, on one line and not too long."""
@@ -91,28 +109,20 @@ class SqlText:
         return words if len(words) <= QUOTED_MAX else words[: QUOTED_MAX - 3] + "..."
 
     def _balanced(self, start: int, end: int) -> tuple[int, int]:
-        """Widened so that no parenthesis stands alone: a node's positions are those of its names and numbers only."""
-        inside = [token for token in self.tokens if start <= token.start <= end]
-        open_, missing = 0, 0
-        for token in inside:
-            if token.token_type is TokenType.L_PAREN:
-                open_ += 1
-            elif token.token_type is TokenType.R_PAREN:
-                missing, open_ = (missing + 1, open_) if open_ == 0 else (missing, open_ - 1)
-        for token in self._of(TokenType.R_PAREN, after=end):
-            if open_ == 0:
-                break
-            end, open_ = token.end, open_ - 1
-        for token in reversed(list(self._of(TokenType.L_PAREN, before=start))):
-            if missing == 0:
-                break
-            start, missing = token.start, missing - 1
-        return start, end
-
-    def _of(self, kind: TokenType, after: int = -1, before: int | None = None) -> Iterator[Token]:
+        """Widened so that no parenthesis, CASE or END stands alone."""
+        opened, unopened = 0, 0
         for token in self.tokens:
-            if token.token_type is kind and token.start > after and (before is None or token.start < before):
-                yield token
+            if start <= token.start <= end and token.token_type in _OPENING:
+                opened += 1
+            elif start <= token.start <= end and token.token_type in _CLOSING:
+                opened, unopened = (opened - 1, unopened) if opened else (opened, unopened + 1)
+        closing = [token for token in self.tokens if token.start > end and token.token_type in _CLOSING]
+        opening = [token for token in self.tokens if token.start < start and token.token_type in _OPENING]
+        if opened and closing:
+            end = closing[:opened][-1].end
+        if unopened and opening:
+            start = opening[-unopened:][0].start
+        return start, end
 
 
 def _place(node: exp.Expr) -> tuple[int, int] | None:
