@@ -13,7 +13,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from biclique.core.rows import Rows
 from biclique.core.stamps import epoch_of, first_stamp_above
@@ -80,8 +80,9 @@ class Joiner:
         self._partials = PartialEmission(plan, self._producer) if self._last_stage and plan.mergers else None
         self._results = ResultEmission(plan) if self._last_stage and not plan.mergers else None
         self._next_stage = None if self._last_stage else StageEmission(plan, self._stage, self._producer)
-        sums = (lambda side: self._partials.sums(side)) if self._partials else (lambda side: ())
-        self.states: dict[int, SideState] = {n: SideState(self._stage, n, sums(n)) for n in stored_sides(unit)}
+        self.states: dict[int, SideState] = {
+            n: SideState(self._stage, n, self._partials.sums(n) if self._partials else ()) for n in stored_sides(unit)
+        }
         self._probings = {n: Probing(self._stage, state) for n, state in self.states.items()}
         self._replayed: dict[int, list[Rows]] = {}
         self.next_offset = manifest.offset if manifest else progress.lower
@@ -242,12 +243,29 @@ class Joiner:
     def _version_to_apply(self, table: RoutingTable) -> tuple[int, int]:
         """A sender applies a version with the first epoch it has not signalled, between two steps, above the
         switch-over point of the version before; never while an epoch is half emitted."""
+        if self._last_stage:
+            return table.version, 0  # it routes nothing
         if table.version > self.progress.version:
             return table.version, self.frontier + 1
         return self.progress.version, self.progress.first_epoch
 
     def can_apply(self, table: RoutingTable) -> bool:
-        return self.progress.cursor is None and self.frontier + 1 > table.switch.get(table.version - 1, INFINITE)
+        return self._last_stage or (
+            self.progress.cursor is None and self.frontier + 1 > table.switch.get(table.version - 1, INFINITE)
+        )
+
+    def announcement(self, table: RoutingTable) -> JoinerTurn | None:
+        """A unit that stands at the switch-over point of its own move steps no more, yet the next version waits for its
+        word as for every sender's. It emits nothing above its frontier, so any version may begin there."""
+        if self._last_stage or self.progress.cursor is not None or table.version <= self.progress.version:
+            return None
+        if not any(self._stands_at(move, table) for move in self._moves(table) if move.source == self.unit):
+            return None
+        progress = replace(self.progress, version=table.version, first_epoch=self.frontier + 1)
+        return JoinerTurn(tuple(self._signals(progress, table)), progress)
+
+    def _stands_at(self, move: Move, table: RoutingTable) -> bool:
+        return self.inbox.switch_over(move.version, table) <= self.frontier
 
     def _signals(self, progress: JoinerProgress, table: RoutingTable) -> list[tuple[Address, Record]]:
         if self._last_stage and not self._plan.mergers:

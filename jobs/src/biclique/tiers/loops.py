@@ -98,6 +98,8 @@ def dispatcher_loop(
         if table is None or table.version < dispatcher.progress.version:
             yield Rest(REST_MS)  # an older routing table is refused
             continue
+        if table.version > dispatcher.progress.version + 1:
+            return End.FENCED  # the version between was announced in this dispatcher's name: a successor runs
         fetched: Fetched = yield Read(source, dispatcher.progress.offset, limits.turn_records)
         now: int = yield ReadClock()
         records = [record for _, record in fetched.records]
@@ -137,8 +139,8 @@ def joiner_loop(
             joiner.take(offset, record)
         joiner.read_to(fetched.next_offset)
         table: RoutingTable | None = yield ReadTable()
-        if table is None or table.version < joiner.inbox.newest_version:
-            yield Rest(REST_MS)
+        if table is None or table.version < max(joiner.inbox.newest_version, joiner.progress.version):
+            yield Rest(REST_MS)  # older than what this unit has heard of, or was born or went on with
             continue
         if unit not in table.units() and table.born.get(unit, 0) <= table.version and joiner.progress.frontier >= 0:
             outcome = yield _commit(fence, owner, joiner.farewell(table))
@@ -154,6 +156,11 @@ def joiner_loop(
             outcome = yield from _step(joiner, frontier, table, fence, owner, address)
             if outcome is not Outcome.COMMITTED:
                 return _end_of(outcome)
+        elif (announcement := joiner.announcement(table)) is not None:
+            outcome = yield _commit(fence, owner, announcement)
+            if outcome is not Outcome.COMMITTED:
+                return _end_of(outcome)
+            joiner.committed(announcement)
         if orders.seal and not joiner.replaying and joiner.progress.cursor is None:
             serial += 1
             published = yield from _seal(joiner, incarnation, serial, owner)
@@ -176,12 +183,19 @@ def _step(
 ) -> Generator[Effect, Any, Outcome]:
     for offset in joiner.inbox.missing(frontier):
         again: Fetched = yield Read(address, offset, 1)
+        while not again.records:  # it is there; a fetch may bring nothing all the same
+            yield Rest(REST_MS)
+            again = yield Read(address, offset, 1)
+        if again.start > offset:
+            return Outcome.FENCED  # trimmed, so a successor has handled it
         ((at, block),) = again.records
         assert at == offset and isinstance(block, Block)
         joiner.inbox.restore(offset, block)
     if table.version > joiner.progress.version and not joiner.can_apply(table):
         routing: RoutingTable | None = yield ReadTable(joiner.progress.version)
-        assert routing is not None, "the version before the newest is kept"
+        while routing is None:  # applied before, so it exists; whoever answers may lag behind
+            yield Rest(REST_MS)
+            routing = yield ReadTable(joiner.progress.version)
     else:
         routing = table
     for turn in joiner.step(frontier, routing):
