@@ -111,10 +111,11 @@ class Consult:
 @dataclass(frozen=True, slots=True)
 class Orders:
     """What the host wants of a loop now. `seal`: a joiner or merger checkpoints all that it has handled; `stop`:
-    return."""
+    return; `finish`: a merger writes what it holds back, for no input will follow (bounded files); it does so once."""
 
     seal: bool = False
     stop: bool = False
+    finish: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,8 +199,8 @@ class Inbox:
 def in_stamp_order(parts: list[Rows]) -> Rows | None:
     """One run of rows in canonical order: stamps are unique among tuples, partial results of one stamp go by their ids.
 
-    Each part is in that order. Parts of one sender follow on, and those of several rarely overlap: then there is nothing
-    to sort.
+    Each part is in that order. Parts of one sender follow on, and those of several rarely overlap: then there is
+    nothing to sort.
     """
     if not parts:
         return None

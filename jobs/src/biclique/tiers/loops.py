@@ -8,7 +8,7 @@ progress go into one transaction. A manifest is published after the commit it de
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from biclique.core.codec import DamagedBlob, checksum
@@ -40,8 +40,16 @@ from biclique.tiers.effects import (
 )
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.joiner import Joiner, JoinerLimits, JoinerTurn, usable
+from biclique.tiers.merger import Merger, merger_producer
 from biclique.tiers.messages import Address, Block, Heartbeat, Producer, Signal, SourceBlock, Topic, unit_address
-from biclique.tiers.progress import BlobRef, DispatcherProgress, JoinerProgress, Manifest, SourcePartition
+from biclique.tiers.progress import (
+    BlobRef,
+    DispatcherProgress,
+    JoinerProgress,
+    Manifest,
+    MergerProgress,
+    SourcePartition,
+)
 from biclique.tiers.state import rows_of_blobs
 
 REST_MS = 10  # how long a loop that found nothing to do lets others go first
@@ -69,7 +77,7 @@ class Watch:
 
     dispatcher: Dispatcher | None = None
     joiner: Joiner | None = None
-    facts: dict[str, int] = field(default_factory=dict)
+    merger: Merger | None = None
 
 
 def dispatcher_loop(
@@ -296,3 +304,80 @@ def _rows_from_log(unit: UnitId, to_epoch: int, table: RoutingTable) -> Generato
             for side, parts in (yield from _rows_from_log(earlier.source, switch, table)).items():
                 found.setdefault(side, []).extend(parts)
     return found
+
+
+def merger_loop(
+    plan: Plan, number: int, hold: bool = False, limits: ReadLimits = READ_LIMITS, watch: Watch | None = None
+) -> Loop:
+    """`hold`: running aggregates are written when the input has ended, once (bounded files)."""
+    me = merger_producer(number)
+    incarnation: int = yield Fence(me)
+    progress: MergerProgress | None = yield ReadProgress(me)
+    if progress is None:
+        first: RoutingTable | None = yield ReadTable()
+        while first is None:
+            yield Rest(REST_MS)
+            first = yield ReadTable()
+        progress = MergerProgress(senders=first.units_of_stage(len(plan.stages) - 1))
+    merger = yield from _restored_merger(plan, number, progress, hold)
+    if watch is not None:
+        watch.merger = merger
+    address, serial, finished = Address(Topic.PARTIALS, number), 0, False
+    while True:
+        orders: Orders = yield Consult()
+        if orders.stop:
+            return End.STOPPED
+        fetched: Fetched = yield Read(address, merger.next_offset, limits.unit_records)
+        for offset, record in fetched.records:
+            merger.take(offset, record)
+        merger.read_to(fetched.next_offset)
+        table: RoutingTable | None = yield ReadTable()
+        if table is None or table.version < merger.inbox.newest_version:
+            yield Rest(REST_MS)
+            continue
+        frontier = merger.reach(table)
+        turn = merger.step(frontier) if frontier is not None else None
+        if turn is None and orders.finish and not finished:
+            turn, finished = merger.finish(), True
+        if turn is not None:
+            outcome: Outcome = yield Commit(me, me, turn.sends, turn.progress)
+            if outcome is not Outcome.COMMITTED:
+                return _end_of(outcome)
+            merger.committed(turn)
+        if orders.seal and not merger.replaying:
+            serial += 1
+            published = yield from _seal_merger(merger, me, incarnation, serial)
+            if not published:
+                return End.FENCED
+        if turn is None and not fetched.records:
+            yield Rest(REST_MS)
+
+
+def _restored_merger(plan: Plan, number: int, progress: MergerProgress, hold: bool) -> Generator[Effect, Any, Merger]:
+    manifests: tuple[Manifest, ...] = yield LoadManifests(merger_producer(number))
+    for manifest in manifests:
+        if manifest.frontier > progress.frontier:
+            continue
+        blobs = yield from _blobs_of(manifest)
+        if blobs is None:
+            continue
+        merger = Merger(plan, number, progress, manifest, hold)
+        try:
+            for ref, data in blobs.items():
+                merger.load(ref.side, data)
+        except DamagedBlob:
+            continue
+        return merger
+    return Merger(plan, number, progress, None, hold)
+
+
+def _seal_merger(merger: Merger, me: Producer, incarnation: int, serial: int) -> Generator[Effect, Any, bool]:
+    blobs, offset = merger.seal()
+    refs: list[BlobRef] = []
+    for what, rows, data in blobs:
+        ref = BlobRef(f"{me.tier}-{me.name}/{incarnation}-{serial}-{what}", what, rows, checksum(data), False)
+        refs.append(ref)
+        yield PutBlob(ref.name, data)
+    frontier = merger.progress.frontier
+    published: bool = yield PublishManifest(me, Manifest(incarnation, frontier, frontier, offset, tuple(refs)))
+    return published

@@ -1,0 +1,202 @@
+"""Aggregation in the joiner: the matches of a step become shares of groups, and only those travel to the mergers.
+
+Where no pair has to be looked at (the keys alone decide the match, the group depends on the probing row, and what is
+summed is a column of the stored rows or a value of the probing one), counts and sums come from the index in O(log n) a
+probe. `SELECT DISTINCT` travels as groups without aggregates: the row itself is the key, with a window its time too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from biclique.core.rows import Rows, Vector, concat_vectors
+from biclique.kernels.evaluate import Program, compile_expression, failures
+from biclique.kernels.hashing import hash_rows
+from biclique.kernels.partials import Shares, StoredTotals, from_totals, shares_of, window_starts
+from biclique.plan.model import Plan, Stage
+from biclique.query.expression import Column, Expression, relations_of
+from biclique.query.model import Aggregate, AggregateFunction, GroupKey, Query
+from biclique.query.types import TIMESTAMP, Kind, Type
+from biclique.tiers.emission import PairPrograms, Pairs
+from biclique.tiers.matching import Found, Probing
+from biclique.tiers.messages import Address, Partials, Producer, Record, Topic
+from biclique.tiers.state import positions_of
+
+SUMMABLE = frozenset((Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL))
+FROM_SUMS = frozenset((AggregateFunction.COUNT, AggregateFunction.SUM, AggregateFunction.AVG))
+
+
+def key_expressions(query: Query) -> tuple[Expression, ...]:
+    if query.aggregating:
+        return query.group_by
+    return tuple(item.value for item in query.items if not isinstance(item.value, Aggregate | GroupKey))
+
+
+def distinct_window_us(query: Query) -> int | None:
+    """The window within which an equal row is not written again; None: never again."""
+    if not query.distinct:
+        return None
+    windows = [relation.window.time_us for relation in query.relations]
+    return None if None in windows else max(window for window in windows if window is not None)
+
+
+def key_types(query: Query) -> tuple[Type, ...]:
+    """Of `Partials.keys`. The last is a time where windows close or a DISTINCT row may come again."""
+    types = tuple(expression.type for expression in key_expressions(query))
+    timed = query.tumble_us is not None or distinct_window_us(query) is not None
+    return (*types, TIMESTAMP) if timed else types
+
+
+class PartialEmission:
+    """Of one unit of the last stage."""
+
+    def __init__(self, plan: Plan, producer: Producer) -> None:
+        self._query, self._producer, self._mergers = plan.query, producer, plan.mergers
+        stage = plan.stages[-1]
+        self._values = tuple(i.value for i in plan.query.items if isinstance(i.value, Aggregate | GroupKey))
+        keys = key_expressions(plan.query)
+        self._key_count = len(keys)
+        arguments = [v.argument for v in self._values if isinstance(v, Aggregate) and v.argument is not None]
+        self._programs = tuple(PairPrograms(stage, side, [*keys, *arguments]) for side in range(2))
+        self._without_pairs = tuple(_WithoutPairs.of(plan.query, stage, side) for side in range(2))
+        self.failures = 0
+
+    def sums(self, side: int) -> tuple[int, ...]:
+        """The columns of a stored side of which range sums are asked."""
+        found = self._without_pairs[side]
+        return found.summed if found else ()
+
+    def partials(
+        self, probes: Mapping[int, Rows], found: Mapping[int, list[Found]], epoch: int
+    ) -> list[tuple[Address, Record]]:
+        columns: list[list[Vector]] = []
+        times: list[NDArray[np.int64]] = []
+        for side, chunks in found.items():
+            for chunk in chunks:
+                pairs = Pairs(probes[side], chunk, self._programs[side].probing_columns)
+                made = self._programs[side].run(pairs)
+                self.failures += sum(failures(column) for column in made)
+                columns.append([Vector(column.values, column.valid) for column in made])
+                times.append(pairs.times())
+        if not columns:
+            return []
+        joined = [concat_vectors([part[i] for part in columns]) for i in range(len(columns[0]))]
+        newest = np.concatenate(times)
+        keys = [*joined[: self._key_count], *self._time_keys(newest)]
+        arguments = iter(joined[self._key_count :])
+        given = [next(arguments) if isinstance(v, Aggregate) and v.argument is not None else None for v in self._values]
+        return self._addressed(shares_of(self._values, keys, given, newest), epoch)
+
+    def from_totals(
+        self, probings: Mapping[int, Probing], probes: Mapping[int, Rows], fresh_from: Mapping[int, int], epoch: int
+    ) -> list[tuple[Address, Record]] | None:
+        """The shares of a whole step without a look at its pairs; None where that is not possible."""
+        sends: list[tuple[Address, Record]] = []
+        for side, rows in probes.items():
+            way = self._without_pairs[side]
+            found = None if way is None else probings[side].totals(rows, fresh_from[side])
+            if way is None or found is None:
+                return None
+            keys = [program.run(rows.columns, len(rows)) for program in way.keys]
+            own = [None if program is None else program.run(rows.columns, len(rows)) for program in way.arguments]
+            self.failures += sum(failures(column) for column in (*keys, *own) if column is not None)
+            for totals in found:
+                sources: list[Vector | StoredTotals | None] = []
+                for argument, place in zip(own, way.places, strict=True):
+                    if place is not None:
+                        first, second = totals.sums[place]
+                        sources.append(StoredTotals(totals.valid[place], first, second))
+                    else:
+                        sources.append(None if argument is None else Vector(argument.values, argument.valid))
+                plain = [Vector(key.values, key.valid) for key in keys]
+                shares = from_totals(self._values, plain, rows.newest, totals.count, sources)
+                sends += self._addressed(shares, epoch)
+        return sends
+
+    def _time_keys(self, newest: NDArray[np.int64]) -> list[Vector]:
+        if self._query.tumble_us is not None:
+            return [window_starts(newest, self._query.tumble_us)]
+        return [] if distinct_window_us(self._query) is None else [Vector(newest)]
+
+    def _addressed(self, shares: Shares, epoch: int) -> list[tuple[Address, Record]]:
+        """A group belongs to one merger, by its key without any time."""
+        if not len(shares):
+            return []
+        if self._mergers == 1:
+            return [(Address(Topic.PARTIALS, 0), _partials(self._producer, epoch, shares))]
+        hashes, _ = hash_rows(shares.keys[: self._key_count], len(shares))
+        owner = hashes % np.uint64(self._mergers)
+        return [
+            (Address(Topic.PARTIALS, n), _partials(self._producer, epoch, _taken(shares, rows)))
+            for n in range(self._mergers)
+            if len(rows := np.flatnonzero(owner == n))
+        ]
+
+
+def _partials(producer: Producer, epoch: int, shares: Shares) -> Partials:
+    return Partials(producer, epoch, shares.keys, shares.states, shares.newest)
+
+
+def _taken(shares: Shares, rows: NDArray[np.int64]) -> Shares:
+    return Shares(
+        tuple(key.take(rows) for key in shares.keys),
+        tuple(tuple(column.take(rows) for column in state) for state in shares.states),
+        shares.newest[rows],
+    )
+
+
+class _WithoutPairs:
+    """How a query's aggregates follow from counts and sums of stored ranges, for probes into one side."""
+
+    def __init__(
+        self,
+        keys: tuple[Program, ...],
+        arguments: tuple[Program | None, ...],
+        places: tuple[int | None, ...],
+        summed: tuple[int, ...],
+    ) -> None:
+        """For each item either the probing side's argument, or the place among the `summed` stored columns, or none."""
+        self.keys, self.arguments, self.places, self.summed = keys, arguments, places, summed
+
+    @classmethod
+    def of(cls, query: Query, stage: Stage, stored_side: int) -> _WithoutPairs | None:
+        """None where a pair has to be looked at: a residual, a group or an argument that needs the stored row."""
+        stored, probing = stage.sides[stored_side], stage.sides[1 - stored_side]
+        if not query.aggregating or query.tumble_us is not None or stored.access.residual:
+            return None
+        own = frozenset(probing.relations)
+        if not all(relations_of(key) <= own for key in query.group_by):
+            return None
+        positions = positions_of(probing.columns)
+        arguments: list[Program | None] = []
+        places: list[int | None] = []
+        summed: list[int] = []
+        for item in query.items:
+            argument = item.value.argument if isinstance(item.value, Aggregate) else None
+            column = _summable(item.value, stored.columns)
+            if column is not None:
+                if column not in summed:
+                    summed.append(column)
+                arguments.append(None)
+                places.append(summed.index(column))
+            elif argument is None:
+                arguments.append(None)
+                places.append(None)
+            elif relations_of(argument) <= own:
+                arguments.append(compile_expression(argument, positions))
+                places.append(None)
+            else:
+                return None
+        keys = tuple(compile_expression(key, positions) for key in query.group_by)
+        return cls(keys, tuple(arguments), tuple(places), tuple(summed))
+
+
+def _summable(value: object, columns: Sequence[Column]) -> int | None:
+    if not isinstance(value, Aggregate) or value.function not in FROM_SUMS or not isinstance(value.argument, Column):
+        return None
+    if value.argument not in columns or value.argument.type.kind not in SUMMABLE:
+        return None
+    return columns.index(value.argument)
