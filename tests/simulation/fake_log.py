@@ -192,6 +192,7 @@ class FakeClient:
         first, stop = max(offset, partition.start), partition.last_stable
         if stop > first and self._log.chance("late reader", 0.1):
             stop = self._log.rng.randrange(first, stop)
+        assert limit > 0
         found = tuple(islice(partition.committed(first, stop), limit))
         beyond = found[-1][0] + 1 if len(found) == limit else max(first, stop)
         return Fetched(found, beyond, partition.start, stop)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from biclique.ports.checkpoints import KEPT
 from biclique.ports.log import Bounds
@@ -63,6 +63,19 @@ class MemoryLog:
             if before > partition.start:
                 del partition.records[: before - partition.start]
                 partition.start = before
+
+    def snapshot(self) -> tuple[dict[Producer, Progress], dict[Address, int]]:
+        """Every progress, and the end of every partition: what `resume` needs where all records have been handled."""
+        with self._changed:
+            return dict(self._progress), {address: partition.end for address, partition in self._partitions.items()}
+
+    def resume(self, progress: Mapping[Producer, Progress], ends: Mapping[Address, int]) -> None:
+        """Into a new log: go on behind partitions whose records are all handled, and therefore not kept."""
+        with self._changed:
+            assert not self._progress and not self._partitions, "a log is resumed before it is used"
+            self._progress.update(progress)
+            for address, end in ends.items():
+                self._partitions[address].start = end
 
     @property
     def changes(self) -> int:

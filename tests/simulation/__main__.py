@@ -1,0 +1,70 @@
+"""The simulator's commands.
+
+python -m tests.simulation simulate --seed 17          one run, its story and the verdict
+python -m tests.simulation seeds --count 3000 --jobs 2 many runs; the first that fails is told
+python -m tests.simulation planted --replay --jobs 2   every planted bug, with the seed that caught it
+python -m tests.simulation planted --hunt --jobs 2     look for the seeds anew, and write the list
+python -m tests.simulation soak --minutes 60           seeds, fuzz inputs and planted bugs until stopped
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable
+
+from tests.simulation.runs import Verdict, story_of, verdicts
+
+PROGRESS_SECONDS = 15
+
+
+def seeds(first: int, count: int, jobs: int) -> int:
+    failed = tally(verdicts(range(first, first + count), jobs), count)
+    if failed:
+        print(story_of(failed[0].seed))
+        print(f"again: python -m tests.simulation simulate --seed {failed[0].seed}")
+    print(f"{count - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+def tally(found: Iterable[Verdict], count: int) -> list[Verdict]:
+    """Those that failed, each told in a line; and now and then how far it is."""
+    began = said = time.monotonic()
+    failed: list[Verdict] = []
+    for done, verdict in enumerate(found, 1):
+        if not verdict.passed:
+            failed.append(verdict)
+            print(f"seed {verdict.seed}: {verdict.violations[0]}", flush=True)
+        now = time.monotonic()
+        if now - said >= PROGRESS_SECONDS or done == count:
+            said = now
+            print(f"{done} of {count} seeds, {done / (now - began):.1f} seeds/s, {len(failed)} failed", flush=True)
+    return failed
+
+
+def simulate(seed: int) -> int:
+    story = story_of(seed)
+    print(story)
+    return 0 if story.endswith("every promise was kept") else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("simulate", help="one run with its story")
+    one.add_argument("--seed", type=int, default=1)
+    many = commands.add_parser("seeds", help="many runs")
+    many.add_argument("--first", type=int, default=0)
+    many.add_argument("--count", type=int, default=3000)
+    many.add_argument("--jobs", type=int, default=2)
+    args = parser.parse_args()
+    match args.command:
+        case "simulate":
+            return simulate(args.seed)
+        case _:
+            return seeds(args.first, args.count, args.jobs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The shipped loops, as the simulator starts them: with bounds so tiny that cursors, shed blocks and re-reads are
+common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from biclique.plan.table import first_table
+from biclique.query.used import used_fields
+from biclique.routing.table import RoutingTable, UnitId
+from biclique.tiers.dispatcher import dispatcher_producer
+from biclique.tiers.effects import Loop
+from biclique.tiers.inbox import joiner_producer
+from biclique.tiers.joiner import JoinerLimits
+from biclique.tiers.loops import ReadLimits, dispatcher_loop, joiner_loop
+from biclique.tiers.messages import DeadRecord, Producer, Record, SourceBlock
+from biclique.tiers.progress import JoinerProgress, SourcePartition
+from biclique.tiers.shuffler import Shuffler
+from biclique.tiers.trimming import keep_from
+from tests.model.domains import vector
+from tests.model.evidence import SourceRecord
+from tests.simulation.scenario import Scenario
+
+Tier = tuple[Producer, Callable[[], Loop]]
+
+
+class Hosting:
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario, self.plan = scenario, scenario.plan
+        self.first_table: RoutingTable = first_table(self.plan)
+        self._shufflers = [Shuffler(self.plan.query, n) for n in range(len(self.plan.query.sources))]
+        self._reads = ReadLimits(scenario.turn_records, scenario.unit_records, 4096)
+        self._limits = JoinerLimits(scenario.matches_max, scenario.pending_rows_max)
+
+    def dispatcher(self, number: int) -> Tier:
+        mine = [key for key in self.scenario.partitions if self.scenario.dispatcher_of(key) == number]
+        return dispatcher_producer(number), lambda: dispatcher_loop(self.plan, number, mine, self._reads)
+
+    def unit(self, unit: UnitId) -> Tier:
+        return joiner_producer(unit), lambda: joiner_loop(self.plan, unit, self._limits, self._reads)
+
+    def pack(self, key: SourcePartition, predecessor: int, records: list[SourceRecord]) -> SourceBlock:
+        """What a shuffler task makes of some records: the readable ones parsed, the others with their bytes and why."""
+        source = self.plan.query.sources[key.source]
+        readable = [r for r in records if r.values is not None]
+        dead = [
+            DeadRecord(r.offset, b"?", f"{source.name}, partition {key.partition}, offset {r.offset}", "unreadable")
+            for r in records
+            if r.values is None
+        ]
+        columns = [
+            vector(source.fields[field].type, [r.values[field] for r in readable if r.values is not None])
+            for field in used_fields(self.plan.query, key.source)
+        ]
+        offsets = np.array([r.offset for r in readable], np.int64)
+        times = np.array([r.time for r in readable], np.int64)
+        return self._shufflers[key.source].pack(key.partition, predecessor, offsets, times, columns, dead)
+
+    def keep_from(
+        self,
+        table: RoutingTable,
+        units: list[UnitId],
+        running: frozenset[UnitId],
+        progress: dict[UnitId, JoinerProgress],
+        records: Iterator[tuple[int, Record]],
+        end: int,
+    ) -> int:
+        return keep_from(self.plan, table, units, running, progress, records, end)

@@ -1,0 +1,100 @@
+"""What a run is about: a query, its plan, its sources and their values, and the bounds it runs with. Tiny domains all
+over.
+
+Event time advances with the run's clock, so windows pass, and lags by partition and by chance, so tuples come late.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from biclique.plan.make import make_plan
+from biclique.plan.model import Plan
+from biclique.query.errors import QueryError
+from biclique.query.expression import Scalar
+from biclique.query.model import Query
+from biclique.routing.protocol import Strategy
+from biclique.routing.table import Subgroup
+from biclique.tiers.progress import SourcePartition
+from tests.simulation.queries import random_query, random_value
+
+TICK_US = 1_000_000  # event time is counted in these
+TICK_MS = 12  # of the run's clock
+DISORDER = (0, 0, 0, 1, 2, 3, 4, 4, 7, 15)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`scaling`: the chance that the operator begins something when it looks. `tier` bounds are the loops' limits."""
+
+    plan: Plan
+    partitions: tuple[SourcePartition, ...]
+    first_time: int
+    actions: int
+    scaling: float
+    seal_rate: float
+    dead_rate: float
+    scalable: frozenset[Subgroup]
+    windowed: frozenset[Subgroup]
+    turn_records: int
+    unit_records: int
+    matches_max: int
+    pending_rows_max: int
+
+    def dispatcher_of(self, key: SourcePartition) -> int:
+        return self.partitions.index(key) % self.plan.dispatchers
+
+    def time_of(self, now_ms: int, key: SourcePartition, rng: random.Random, tick: bool) -> int:
+        disorder = 0 if tick else rng.choice(DISORDER) + self.partitions.index(key)
+        return self.first_time + (now_ms // TICK_MS - disorder) * TICK_US
+
+    def row(self, source: int, time: int, rng: random.Random, tick: bool) -> tuple[Scalar, ...] | None:
+        """None: a record that nobody can read. Ticks match as little as their schema lets them: only nulls."""
+        if not tick and rng.random() < self.dead_rate:
+            return None
+        fields = self.plan.query.sources[source].fields
+        return tuple(
+            time if field.name == "at" else None if tick else random_value(rng, field.type) for field in fields
+        )
+
+
+def scenario_of(rng: random.Random) -> Scenario:
+    query = random_query(rng)
+    try:
+        plan = make_plan(query)
+    except QueryError:  # hash gives way to random where no equality joins two relations, and random has one subgroup
+        query = replace(query, hints=replace(query.hints, subgroups=()))
+        plan = make_plan(query)
+    subgroups = [
+        (Subgroup(stage.number, number, n), side)
+        for stage in plan.stages
+        if stage.strategy is not Strategy.MATRIX
+        for number, side in enumerate(stage.sides)
+        for n in range(side.subgroups)
+    ]
+    return Scenario(
+        plan=plan,
+        partitions=_partitions(rng, query, plan.dispatchers),
+        first_time=rng.choice((0, -60, 1_700_000_000)) * TICK_US,
+        actions=rng.choice((250, 400, 550)),
+        scaling=rng.choice((0, 0.4, 0.4, 0.8)),
+        seal_rate=rng.choice((0, 0.05, 0.2, 0.2, 0.5)),
+        dead_rate=rng.choice((0, 0, 0.05, 0.2)),
+        scalable=frozenset(subgroup for subgroup, _ in subgroups),
+        windowed=frozenset(subgroup for subgroup, side in subgroups if side.window_us is not None),
+        turn_records=rng.choice((1, 2, 4, 8)),
+        unit_records=rng.choice((1, 3, 12, 64)),
+        matches_max=rng.choice((1, 2, 4, 8, 1000)),
+        pending_rows_max=rng.choice((2, 6, 1000, 1000)),
+    )
+
+
+def _partitions(rng: random.Random, query: Query, dispatchers: int) -> tuple[SourcePartition, ...]:
+    """Each dispatcher has one source partition or two; each source has one at least."""
+    sources = len(query.sources)
+    count = max(sources, dispatchers * rng.choice((1, 1, 2)))
+    count += -count % dispatchers
+    of_source = [*range(sources), *(rng.randrange(sources) for _ in range(count - sources))]
+    rng.shuffle(of_source)
+    return tuple(SourcePartition(source, of_source[:n].count(source)) for n, source in enumerate(of_source))

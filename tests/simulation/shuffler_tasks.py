@@ -1,0 +1,104 @@
+"""The shuffler as its dispatchers meet it: at least once, with lost sends, retries of a whole task, and zombie tasks.
+
+One task at a time reads a range of one source partition, packs it into blocks and sends them one by one. A task of
+which a send was lost is tried again. A restart begins at the dispatcher's progress, and leaves its task behind as a
+zombie that may still send. When it has caught up, the driver sends heartbeats by the clock of its present attempt.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from biclique.tiers.messages import Heartbeat, Record, SourceBlock
+from biclique.tiers.progress import SourcePartition
+from tests.model.evidence import SourceRecord
+
+
+class Surroundings(Protocol):
+    now: int
+    rng: random.Random
+
+    def chance(self, what: str, probability: float) -> bool: ...
+
+    def note(self, text: str) -> None: ...
+
+
+@dataclass
+class Task:
+    """`blocks`: still to be sent; a retry packs all of them again, and not in the same portions."""
+
+    end: int
+    blocks: deque[SourceBlock]
+    lost: bool = False
+
+
+@dataclass
+class ShufflerTasks:
+    """`records`: what the source partition holds so far. `progress`: the last offset its dispatcher has committed."""
+
+    world: Surroundings
+    key: SourcePartition
+    records: list[SourceRecord]
+    pack: Callable[[SourcePartition, int, list[SourceRecord]], SourceBlock]
+    send: Callable[[Record], None]
+    progress: Callable[[], int]
+    at: int = 0
+    attempt: int = 0
+    task: Task | None = None
+    zombies: list[Task] = field(default_factory=list)
+
+    def act(self) -> None:
+        world = self.world
+        if world.chance("shuffler", 0.04):
+            self._restart()
+        if self.zombies and world.chance("zombie task", 0.3):
+            self._send_of(self.zombies[0])
+            if not self.zombies[0].blocks:
+                self.zombies.pop(0)
+        if self.task is None and self.at < len(self.records):
+            end = world.rng.randint(self.at + 1, min(len(self.records), self.at + 8))
+            self.task = self._task(end)
+        elif self.task is None:
+            self._heartbeat()
+        elif self.task.blocks:
+            self._send_of(self.task)
+        elif self.task.lost:
+            self.task = self._task(self.task.end)
+        else:
+            self.at, self.task = self.task.end, None
+
+    @property
+    def drained(self) -> bool:
+        return self.task is None and self.at == len(self.records)
+
+    def _restart(self) -> None:
+        if self.task is not None and self.task.blocks:
+            self.zombies.append(self.task)
+        seen = self.progress()
+        self.at, self.task, self.attempt = sum(r.offset <= seen for r in self.records), None, self.attempt + 1
+        self.world.note(f"the shuffler of {tuple(self.key)} restarts behind offset {seen}")
+
+    def _task(self, end: int) -> Task:
+        blocks: deque[SourceBlock] = deque()
+        at, predecessor = self.at, -1
+        while at < end:
+            part = self.records[at : min(at + self.world.rng.randint(1, 4), end)]
+            blocks.append(self.pack(self.key, predecessor, part))
+            predecessor, at = part[-1].offset, at + len(part)
+        return Task(end, blocks)
+
+    def _send_of(self, task: Task) -> None:
+        block = task.blocks.popleft()
+        if self.world.chance("lost send of the shuffler", 0.1):
+            task.lost = True
+        else:
+            self.send(block)
+
+    def _heartbeat(self) -> None:
+        skew = self.attempt * 37_000 % 100_000  # each driver has a clock of its own
+        last = self.records[-1].offset if self.records else -1
+        self.send(Heartbeat(self.key.source, self.key.partition, last, self.world.now + skew, self.attempt))
