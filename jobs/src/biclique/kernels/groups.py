@@ -101,6 +101,12 @@ class Groups:
                 part.append(value)
         return tuple(column_of(type_, values) for type_, values in zip(self._key_types, parts, strict=True))
 
+    def begin(self, key: Key) -> None:
+        """A group that no match has reached: a COUNT of it is 0, the rest null."""
+        assert key not in self._groups
+        self._groups[key] = [rule.empty() for rule in self._rules]
+        self._newest[key] = 0
+
     def drop(self, keys: Iterable[Key]) -> None:
         """Forget groups that are closed: a tumbling window that was written."""
         for key in keys:

@@ -62,12 +62,12 @@ class JoinerProgress:
 
 @dataclass(frozen=True, slots=True)
 class MergerProgress:
-    """A merger's state is small and travels in its checkpoint; `frontier` and `offset` say up to where it has
-    merged."""
+    """Up to where a merger has merged, and written what follows from it. `senders`: the units that it waits for."""
 
     offset: int = 0
     frontier: int = -1
     watermark: int = TIME_NEVER
+    senders: tuple[UnitId, ...] = ()
 
 
 Progress = DispatcherProgress | JoinerProgress | MergerProgress

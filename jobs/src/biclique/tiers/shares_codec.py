@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from biclique.core.codec import decode_batch, encode_batch, from_arrow, to_arrow
 from biclique.core.rows import Vector
@@ -30,7 +32,7 @@ def decode_shares(data: bytes, values: Sequence[Aggregate | GroupKey], key_types
         width = len(state_types(value))
         states.append(tuple(columns[at : at + width]))
         at += width
-    newest = columns[-1].values
+    newest: NDArray[np.int64] = np.asarray(columns[-1].values)
     return Shares(tuple(columns[: len(key_types)]), tuple(states), newest)
 
 
