@@ -88,6 +88,14 @@ class Joiner:
         self.next_offset = manifest.offset if manifest else progress.lower
         self.counters = JoinerCounters()
 
+    @property
+    def failed_expressions(self) -> int:
+        """Since this incarnation began: in keys and predicates (no match), and in the select list (null)."""
+        emissions = [emission for emission in (self._partials, self._results) if emission is not None]
+        counts = [state.key_failures for state in self.states.values()]
+        counts += [probing.failures for probing in self._probings.values()]
+        return sum(counts) + sum(emission.failures for emission in emissions)
+
     # Reading.
 
     def load(self, ref: BlobRef, data: bytes) -> None:

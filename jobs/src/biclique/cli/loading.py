@@ -1,0 +1,24 @@
+"""From a manifest's path to a checked query: the only reading that validate and explain do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from biclique.query.compile import compile_manifest
+from biclique.query.errors import QueryError
+from biclique.query.model import Query
+
+
+def load(manifest: Path) -> Query:
+    try:
+        text = manifest.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise QueryError(str(manifest), "there is no such file", "name a JoinQuery manifest") from None
+    except IsADirectoryError:
+        raise QueryError(str(manifest), "this is a folder", "name the manifest in it") from None
+    except PermissionError:
+        raise QueryError(str(manifest), "the file may not be read", "give this user the right to") from None
+    except UnicodeDecodeError:
+        raise QueryError(str(manifest), "the file is not UTF-8 text", "name a JoinQuery manifest") from None
+    return compile_manifest(text, str(manifest.parent), os.path.exists)

@@ -1,0 +1,83 @@
+"""The `biclique` command: parses arguments, and turns every foreseen failure into one sentence and an exit code.
+
+| code | means                                                                          |
+|------|--------------------------------------------------------------------------------|
+| 0    | done                                                                           |
+| 2    | what the user gave is wrong: the sentence says where, and what to do about it   |
+| 3    | stopped at a checkpoint for want of memory                                     |
+| 4    | something outside the query failed (Spark, a disk); the sentence says what     |
+| 130  | stopped at a checkpoint, as asked (Ctrl-C)                                     |
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from biclique.cli.stating import USER_ERROR, stating_errors
+
+MANIFEST = click.argument("manifest", type=click.Path(path_type=Path))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="biclique")
+def cli() -> None:
+    """Joins of unbounded streams on any predicate, exactly once."""
+
+
+@cli.command()
+@MANIFEST
+@click.option("--follow", is_flag=True, help="Keep watching the folders for new files.")
+@click.option("--checkpoint", type=click.Path(path_type=Path), help="Default: _checkpoint in the output folder.")
+@click.option("--restart", is_flag=True, help="Remove what earlier runs of this query wrote, and begin anew.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+@click.option(
+    "--barrier", type=click.FloatRange(min=0.05), default=10.0, show_default=True, help="Seconds between checkpoints."
+)
+def run(manifest: Path, follow: bool, checkpoint: Path | None, restart: bool, as_json: bool, barrier: float) -> None:
+    """Run a query on the files of this machine."""
+    from biclique.cli.run import run_manifest  # imports the engine: not for --help
+
+    with stating_errors():
+        sys.exit(run_manifest(manifest, follow, checkpoint, restart, as_json, barrier))
+
+
+@cli.command()
+@MANIFEST
+def validate(manifest: Path) -> None:
+    """Check a manifest: the same checks as everywhere."""
+    from biclique.cli.loading import load
+
+    with stating_errors():
+        query = load(manifest)
+        relations = ", ".join(relation.name for relation in query.relations)
+        click.echo(f"{manifest} is good: {query.name} joins {relations}.")
+
+
+@cli.command()
+@MANIFEST
+def explain(manifest: Path) -> None:
+    """Show the plan of a query, and what it is expected to cost."""
+    from biclique.cli.loading import load
+    from biclique.plan.explain import explain as explained
+    from biclique.plan.make import make_plan
+    from biclique.plan.statistics import default_statistics
+
+    with stating_errors():
+        query = load(manifest)
+        statistics = default_statistics(query)
+        click.echo(explained(make_plan(query, statistics), statistics), nl=False)
+
+
+def main() -> None:
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as error:
+        click.echo(f"biclique: {error.format_message()}", err=True)
+        sys.exit(USER_ERROR)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)

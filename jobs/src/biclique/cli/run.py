@@ -1,0 +1,86 @@
+"""`biclique run`: the embedded engine with a person, or a program, at the other end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from biclique.cli.display import Display
+from biclique.cli.loading import load
+from biclique.cli.stating import DONE, FAILED, INTERRUPTED, OUT_OF_MEMORY
+from biclique.hosts.embedded import Ending, Engine, Options, Outcome
+from biclique.hosts.reading import ReadingFailed
+from biclique.hosts.spark import SparkFailed
+from biclique.hosts.summary import as_text
+from biclique.plan.make import make_plan
+from biclique.ports.file_sink import PartMissing
+
+
+class Stopping:
+    """The first Ctrl-C (or SIGTERM) asks for a stop at a checkpoint; the second one quits at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, self._asked)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            os._exit(INTERRUPTED)
+        self.asked = True
+        os.write(2, b"\nstopping at a checkpoint (once more: at once)\n")
+
+    def __call__(self) -> bool:
+        return self.asked
+
+
+def run_manifest(
+    manifest: Path, follow: bool, checkpoint: Path | None, restart: bool, as_json: bool, barrier: float
+) -> int:
+    query = load(manifest)
+    plan = make_plan(query)
+    stopping = Stopping()
+    display = Display(query, sys.stderr)
+    options = Options(follow=follow, restart=restart, checkpoint=checkpoint, barrier_seconds=barrier)
+    engine = Engine(plan, options, stopping, display)
+    try:
+        with display:
+            outcome = engine.run()
+    except (SparkFailed, ReadingFailed, PartMissing) as error:
+        click.echo(f"biclique: {error}", err=True)
+        return FAILED
+    _tell(outcome, engine, as_json)
+    if outcome.ending in (Ending.STOPPED, Ending.OUT_OF_MEMORY):
+        again = shlex.join(["biclique", *(word for word in sys.argv[1:] if word != "--restart")])
+        reason = "stopped" if outcome.ending is Ending.STOPPED else _memory_sentence(engine)
+        click.echo(f"biclique: {reason}; the same command goes on from here: {again}", err=True)
+    return {
+        Ending.FINISHED: DONE,
+        Ending.NOTHING_TO_DO: DONE,
+        Ending.STOPPED: INTERRUPTED,
+        Ending.OUT_OF_MEMORY: OUT_OF_MEMORY,
+    }[outcome.ending]
+
+
+def _memory_sentence(engine: Engine) -> str:
+    return "a joiner has used up its memory (joiners.memory): raise it, add units, or narrow the window"
+
+
+def _tell(outcome: Outcome, engine: Engine, as_json: bool) -> None:
+    if as_json:
+        body = {"ending": outcome.ending.value, "output": str(engine.root), "checkpoint": str(outcome.checkpoint)}
+        if outcome.summary is not None:
+            body |= outcome.summary.to_json()
+        click.echo(json.dumps(body))
+    elif outcome.summary is not None:
+        click.echo(as_text(outcome.summary))
+        click.echo(f"output: {engine.root}")
+    else:
+        click.echo(f"This run has finished before: its output is in {engine.root}. To begin anew: --restart")

@@ -1,0 +1,411 @@
+"""The embedded engine: one query, from files to files, on this machine.
+
+Spark's tasks parse the files; the tiers run in this thread; another one writes. At a barrier (every few seconds, and
+at the end) reading pauses, everything that was read is handled, state and output are flushed to disk, and one atomic
+rename makes all of it true together: progress, positions in the input, state, output. Killed at any moment, the next
+run goes on at the last barrier that is true, and removes what came after it; so each pair is in the files exactly
+once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+import xxhash
+
+from biclique.core.codec import from_arrow
+from biclique.core.stamps import ROW_BITS
+from biclique.hosts.frames import BlockFrame
+from biclique.hosts.local_tiers import PARTITION, DamagedCheckpoint, EngineClock, LocalTiers, Resumed
+from biclique.hosts.outputs import FOLDERS, Outputs
+from biclique.hosts.reading import Hub, SourceReader, close_all, slots_for
+from biclique.hosts.spark import Spark
+from biclique.hosts.summary import Facts, Summary, fates_of
+from biclique.hosts.warm_up import warm_up
+from biclique.plan.model import Plan
+from biclique.ports.file_sink import publish, recover, written_parts
+from biclique.ports.folder import FolderInUse, FolderStore
+from biclique.ports.run_state import NAME, DamagedState, RunState, SourceState, load_state, save_state
+from biclique.query.errors import QueryError
+from biclique.query.model import Files, OnBadRecord, Query
+from biclique.tiers.messages import TIME_NEVER, DeadRecord, LateTuples, Results, SetAside, Topic
+from biclique.tiers.progress import SourcePartition
+from biclique.tiers.shuffler import Shuffler
+
+SPARK_LOG = "spark.log"
+IDLE_WAIT_SECONDS = 0.01  # for input, when there is nothing else to do
+
+
+class Ending(Enum):
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    OUT_OF_MEMORY = "out of memory"
+    NOTHING_TO_DO = "nothing to do"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`checkpoint`: None: beneath the output folder. `barrier_seconds`: how much of a run a crash may cost."""
+
+    follow: bool = False
+    restart: bool = False
+    checkpoint: Path | None = None
+    barrier_seconds: float = 10.0
+    look_seconds: float = 1.0  # for new files, memory and the display
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    ending: Ending
+    summary: Summary | None
+    checkpoint: Path
+
+
+class Engine:
+    """`stop`: asked between any two blocks. `show`: called every `look_seconds`."""
+
+    def __init__(self, plan: Plan, options: Options, stop: Callable[[], bool], show: Callable[[Facts], None]) -> None:
+        self._plan, self._query, self._options = plan, plan.query, options
+        self._stop, self._show = stop, show
+        output = only_files(plan.query)
+        self.root = Path(output.path)
+        self.checkpoint = options.checkpoint or self.root / "_checkpoint"
+        self._fingerprint = fingerprint(plan)
+
+    # --- the run -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        state = self._opened()
+        if state.finished:
+            return Outcome(Ending.NOTHING_TO_DO, None, self.checkpoint)
+        try:
+            store = FolderStore(self.checkpoint)
+        except FolderInUse as error:
+            raise QueryError(str(self.checkpoint), "another run uses this folder", "wait for it, or stop it") from error
+        try:
+            recover(self.root, FOLDERS, state.parts)
+            state = replace(state, attempt=state.attempt + 1, finished=False)
+            save_state(self.checkpoint, state)
+            return self._run(state, store)
+        finally:
+            store.close()
+
+    def _run(self, state: RunState, store: FolderStore) -> Outcome:
+        self._state, self._store = state, store
+        spark = Spark(slots_for(len(self._query.sources)), self.checkpoint / SPARK_LOG)
+        hub = Hub()
+        self._readers: tuple[SourceReader, ...] = ()
+        try:
+            began = time.monotonic()
+            resumed = Resumed(state.progress, state.ends, state.manifests) if state.barrier else None
+            self._clock = EngineClock()
+            try:
+                self._tiers = LocalTiers(
+                    self._plan, store, state.attempt, resumed, self._clock, not self._options.follow
+                )
+            except DamagedCheckpoint as error:
+                raise self._damaged(str(error)) from error
+            warm_up(self._plan)
+            self._warm_seconds = time.monotonic() - began
+            spark.wait()
+            self._start_seconds = time.monotonic() - began
+            self._readers = tuple(
+                SourceReader(self._query, number, hub, spark.submit, self._source_state(number))
+                for number in range(len(self._query.sources))
+            )
+            self._hub = hub
+            self._outputs = Outputs(self._query, self.root, self._file_name, state.barrier)
+            try:
+                return self._join()
+            finally:
+                self._outputs.close()
+        finally:
+            close_all(self._readers, hub)
+            spark.stop()
+
+    def _join(self) -> Outcome:
+        self._shufflers = [Shuffler(self._query, number) for number in range(len(self._query.sources))]
+        self._last = [self._last_taken(number) for number in range(len(self._query.sources))]
+        self._predecessor = [-1] * len(self._query.sources)
+        self._greatest = [TIME_NEVER] * len(self._query.sources)
+        self._resting: set[int] = set()  # sources whose dispatcher has been told that they have nothing for now
+        self._rows_before = sum(reader.state.rows for reader in self._readers)
+        self._began = time.monotonic()
+        self._first_row: float | None = None
+        looked = sealed = self._began
+        fed_since = False
+        while True:
+            busy = self._tiers.run_round()
+            self._collect()
+            now = time.monotonic()
+            if self._stop():
+                self._barrier(finished=False)
+                return self._outcome(Ending.STOPPED)
+            if now - looked >= self._options.look_seconds:
+                looked = now
+                self._look()
+                if self._over_budget():
+                    self._barrier(finished=False)
+                    return self._outcome(Ending.OUT_OF_MEMORY)
+            if now - sealed >= self._options.barrier_seconds:
+                if fed_since:
+                    self._barrier(finished=False)
+                sealed, fed_since = time.monotonic(), False
+            if busy:
+                continue
+            if self._feed():
+                fed_since = True
+            elif all(reader.caught_up for reader in self._readers) and not self._options.follow:
+                self._barrier(finished=True)
+                return self._outcome(Ending.FINISHED)
+            else:
+                self._hub.arrived.wait(IDLE_WAIT_SECONDS)
+                self._hub.arrived.clear()
+
+    # --- input -------------------------------------------------------------------------------------------------------
+
+    def _feed(self) -> bool:
+        """Blocks of the sources whose turn it is. With windows that is the one that is behind in event time: who runs
+        ahead only fills memory, and moves the watermark for nobody."""
+        waiting = [reader for reader in self._readers if not reader.caught_up]
+        if any(side.window_us is not None for stage in self._plan.stages for side in stage.sides):
+            waiting = sorted(waiting, key=lambda reader: self._greatest[reader.number])[:1]
+        fed = False
+        for reader in waiting:
+            frame = reader.take()
+            if frame is not None:
+                self._feed_block(reader, frame)
+                fed = True
+            if reader.caught_up:
+                fed |= self._rest(reader)
+        return fed
+
+    def _feed_block(self, reader: SourceReader, frame: BlockFrame) -> None:
+        number, block = reader.number, frame.block
+        if self._first_row is None:
+            self._first_row = time.monotonic()
+        self._resting.discard(number)
+        base = frame.ordinal << ROW_BITS
+        dead = tuple(
+            DeadRecord(base + bad.row, bad.raw, self._place(reader, frame.ordinal, bad.row, bad.column), bad.reason)
+            for bad in block.bad
+        )
+        if dead and self._query.sources[number].on_bad_record is OnBadRecord.FAIL:
+            raise QueryError(dead[0].place, dead[0].reason, "correct it, or choose onBadRecord: deadLetter")
+        offsets = block.rows + base
+        columns = [from_arrow(a, f.type) for a, f in zip(block.columns, reader.wanted.fields, strict=True)]
+        if reader.wanted.time is None:
+            times = np.zeros(len(offsets), np.int64)
+        else:
+            times = np.asarray(columns[reader.wanted.time].values, np.int64)
+        used = [columns[position] for position in reader.used]
+        if len(times):
+            self._greatest[number] = max(self._greatest[number], int(times.max()))
+        self._tiers.feed(self._shufflers[number].pack(PARTITION, self._predecessor[number], offsets, times, used, dead))
+        self._last[number] = self._predecessor[number] = base + block.first_row + block.count - 1
+
+    def _rest(self, reader: SourceReader) -> bool:
+        """A source that is read to its end holds the watermark up no longer, once it has been quiet for `idleAfter`; of
+        files that do not grow that is known at once."""
+        number = reader.number
+        if number in self._resting:
+            return False
+        self._resting.add(number)
+        if not self._options.follow:
+            idle_after_ms = self._query.sources[number].event_time.idle_after_us // 1000
+            for caught_up_ms in (0, idle_after_ms):
+                self._tiers.feed_heartbeat(number, self._last[number], caught_up_ms, self._state.attempt)
+        return True
+
+    def _look(self) -> None:
+        if self._options.follow:
+            for reader in self._readers:
+                reader.discover(settled=False)
+                if reader.caught_up:
+                    now = self._clock()
+                    self._tiers.feed_heartbeat(reader.number, self._last[reader.number], now, self._state.attempt)
+        self._show(self._facts())
+
+    # --- output ------------------------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        for topic in (Topic.OUTPUT, Topic.LATE, Topic.DEAD):
+            for record in self._tiers.take(topic):
+                match record:
+                    case Results():
+                        self._outputs.results(record)
+                    case LateTuples():
+                        self._outputs.late(record)
+                    case SetAside():
+                        self._outputs.dead(record)
+                    case _:
+                        raise AssertionError(f"{type(record).__name__} in {topic.value}")
+        self._tiers.trim()
+
+    def _barrier(self, finished: bool) -> None:
+        self._tiers.reach_end()
+        if finished:
+            self._tiers.finish()
+        self._collect()
+        # State that nobody will come back for is not written.
+        manifests = {} if finished else self._tiers.seal()
+        parts = self._outputs.seal()
+        progress, ends = self._tiers.log.snapshot()
+        self._state = replace(
+            self._state,
+            barrier=self._state.barrier + 1,
+            finished=finished,
+            progress=progress,
+            ends=ends,
+            sources=tuple(reader.state for reader in self._readers),
+            parts=parts,
+            manifests=manifests,
+            totals={**self._state.totals, "rows_out": self._rows_out()},
+        )
+        self._written = self._outputs.rows
+        save_state(self.checkpoint, self._state)
+        publish(self.root, parts)
+        self._outputs.committed()
+        self._ended = time.monotonic()
+
+    _written = 0  # rows that are in `totals` already
+
+    def _rows_out(self) -> int:
+        return self._state.totals.get("rows_out", 0) + self._outputs.rows - self._written
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def _facts(self) -> Facts:
+        return Facts(
+            seconds=time.monotonic() - self._began,
+            rows_in=tuple(reader.state.rows for reader in self._readers),
+            rows_out=self._rows_out(),
+            bytes_read=tuple(reader.bytes_known() for reader in self._readers),
+            watermark=self._tiers.watermark(),
+            state=tuple(self._tiers.state_sizes().values()),
+        )
+
+    def _over_budget(self) -> bool:
+        return any(size > self._query.hints.memory_bytes for _, size in self._tiers.state_sizes().values())
+
+    def _outcome(self, ending: Ending) -> Outcome:
+        facts = self._facts()
+        summary = Summary(
+            sources=fates_of(self._query, facts.rows_in, [progress.fates for progress in self._tiers.dispatchers()]),
+            rows_out=facts.rows_out,
+            failed_expressions=self._tiers.failed_expressions(),
+            seconds=self._ended - (self._first_row if self._first_row is not None else self._ended),
+            start_seconds=self._start_seconds,
+            warm_up_seconds=self._warm_seconds,
+            rows_this_run=sum(facts.rows_in) - self._rows_before,
+            state_rows=sum(rows for rows, _ in facts.state),
+            state_bytes=sum(size for _, size in facts.state),
+            watermark=None if facts.watermark == TIME_NEVER else facts.watermark,
+        )
+        return Outcome(ending, summary, self.checkpoint)
+
+    # --- what was there before ---------------------------------------------------------------------------------------
+
+    def _opened(self) -> RunState:
+        """The state to go on from, or that of a run that begins."""
+        try:
+            state = load_state(self.checkpoint)
+        except DamagedState as error:
+            if not self._options.restart:
+                raise self._damaged(str(error)) from error
+            state = None
+            self._remove_all()
+        if state is not None and self._options.restart:
+            self._remove_all()
+            state = None
+        if state is not None:
+            if state.fingerprint != self._fingerprint:
+                raise QueryError(
+                    str(self.checkpoint),
+                    "it belongs to another query, or this one was changed since",
+                    "give another output folder, or begin anew with --restart",
+                )
+            return state
+        self._refuse_foreign()
+        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        return RunState(self._fingerprint, 0)
+
+    def _refuse_foreign(self) -> None:
+        """Without a checkpoint of ours, whatever is in the output folder is somebody else's."""
+        if self.root.exists() and not self.root.is_dir():
+            raise QueryError(str(self.root), "the output is to be a folder, and this is a file", "name another path")
+        if self.root.is_dir():
+            for entry in sorted(self.root.iterdir()):
+                if not entry.name.startswith((".", "_")):
+                    raise QueryError(
+                        str(self.root),
+                        f"it is not empty ({entry.name}), and has no checkpoint of this query",
+                        "name an empty folder for the output",
+                    )
+
+    def _remove_all(self) -> None:
+        """What runs of ours have written: part files and the checkpoint, nothing else."""
+        for path in written_parts(self.root, FOLDERS):
+            path.unlink()
+        for name in ("blobs", "manifests"):
+            shutil.rmtree(self.checkpoint / name, ignore_errors=True)
+        (self.checkpoint / NAME).unlink(missing_ok=True)
+
+    def _damaged(self, problem: str) -> QueryError:
+        return QueryError(str(self.checkpoint), problem, "begin anew with --restart")
+
+    def _source_state(self, number: int) -> SourceState:
+        return self._state.sources[number] if self._state.sources else SourceState()
+
+    def _last_taken(self, number: int) -> int:
+        for progress in self._tiers.dispatchers():
+            last = progress.last.get(SourcePartition(number, PARTITION))
+            if last is not None:
+                return last
+        return -1
+
+    def _file_name(self, source: int, ordinal: int) -> str:
+        return self._readers[source].file_name(ordinal)
+
+    def _place(self, reader: SourceReader, ordinal: int, row: int, column: str) -> str:
+        place = f"{reader.file_name(ordinal)}, row {row + 1}"
+        return f"{place}, column {column}" if column else place
+
+
+def only_files(query: Query) -> Files:
+    """The output; every source is of files as well, or a sentence says what this engine is for."""
+    for number, source in enumerate(query.sources):
+        if not isinstance(source.input, Files):
+            raise QueryError(
+                f"spec.sources[{number}].kafka",
+                "biclique run reads files",
+                "give the source files: {path: ..., format: ...}",
+            )
+    if not isinstance(query.output, Files):
+        raise QueryError(
+            "spec.output.kafka", "biclique run writes files", "give the output files: {path: ..., format: ...}"
+        )
+    return query.output
+
+
+def fingerprint(plan: Plan) -> str:
+    """Of all that decides results and the form of the state: not of where files are, nor of the memory's size."""
+    query = plan.query
+    assert isinstance(query.output, Files)
+    bare = replace(
+        query,
+        sources=tuple(
+            replace(source, input=replace(source.input, path="")) if isinstance(source.input, Files) else source
+            for source in query.sources
+        ),
+        output=Files("", query.output.format),
+        hints=replace(query.hints, memory_bytes=0),
+    )
+    text = repr((bare, plan.order, plan.stages, plan.dispatchers, plan.mergers))
+    return f"{xxhash.xxh64_intdigest(text.encode()):016x}"

@@ -1,0 +1,150 @@
+"""From what the tiers send out to files: results, and the records set aside as late or dead.
+
+Writing is another thread's work: parquet and CSV are written without holding Python up. The queue is bounded, so a slow
+disk slows the join instead of filling memory. Nothing is visible before its barrier is true (ports/file_sink.py).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from base64 import b64encode
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from biclique.core.rows import Vector
+from biclique.core.stamps import ROW_BITS
+from biclique.ports.file_sink import FileSink
+from biclique.ports.tables import file_column, result_table
+from biclique.query.model import Files, Format, Query
+from biclique.query.types import TIMESTAMP
+from biclique.query.used import used_fields
+from biclique.tiers.messages import LateTuples, Results, SetAside
+
+RESULTS, LATE, DEAD = "", "_late", "_dead"
+FOLDERS = (RESULTS, LATE, DEAD)
+TABLES_AHEAD = 8
+
+
+class Outputs:
+    """`file_name(source, ordinal)`: for the place of a record that is set aside. `barrier`: the last true one."""
+
+    def __init__(self, query: Query, root: Path, file_name: Callable[[int, int], str], barrier: int) -> None:
+        assert isinstance(query.output, Files)
+        self._query, self._file_name = query, file_name
+        self._sinks = {
+            RESULTS: FileSink(root, RESULTS, query.output.format),
+            LATE: FileSink(root, LATE, Format.JSON),
+            DEAD: FileSink(root, DEAD, Format.JSON),
+        }
+        self._barrier = barrier + 1
+        for sink in self._sinks.values():
+            sink.barrier = self._barrier
+        self.rows = 0
+        self._queue: queue.Queue[tuple[str, pa.Table] | None] = queue.Queue(TABLES_AHEAD)
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._write, name="writing", daemon=True)
+        self._thread.start()
+
+    # --- what comes in -----------------------------------------------------------------------------------------------
+
+    def results(self, results: Results) -> None:
+        self.rows += len(results.ids_high)
+        self._put(RESULTS, result_table(self._query.items, results))
+
+    def late(self, late: LateTuples) -> None:
+        fields = self._query.sources[late.source].fields
+        used = used_fields(self._query, late.source)
+        count = len(late.offsets)
+        columns = {
+            "_source": _constant(self._query.sources[late.source].name, count),
+            "_file": self._files(late.source, late.offsets),
+            "_row": pa.array((late.offsets & ((1 << ROW_BITS) - 1)) + 1),
+            "_event_time": _instants(late.times),
+            "_watermark": _instants(np.full(count, late.watermark, np.int64)),
+        }
+        columns |= {
+            fields[position].name: file_column(vector, fields[position].type)
+            for position, vector in zip(used, late.columns, strict=True)
+        }
+        self._put(LATE, pa.table(columns))
+
+    def dead(self, dead: SetAside) -> None:
+        """`raw` is the record as text, `raw_base64` its bytes where they are no text."""
+        texts = [_text(record.raw) for record in dead.records]
+        encoded = [
+            b64encode(record.raw).decode() if text is None else None
+            for record, text in zip(dead.records, texts, strict=True)
+        ]
+        offsets = np.array([record.offset for record in dead.records], np.int64)
+        columns = {
+            "source": _constant(self._query.sources[dead.source].name, len(texts)),
+            "file": self._files(dead.source, offsets),
+            "row": pa.array((offsets & ((1 << ROW_BITS) - 1)) + 1),
+            "place": pa.array([record.place for record in dead.records]),
+            "reason": pa.array([record.reason for record in dead.records]),
+            "raw": pa.array(texts, pa.string()),
+            "raw_base64": pa.array(encoded, pa.string()),
+        }
+        self._put(DEAD, pa.table(columns))
+
+    def _files(self, source: int, offsets: np.ndarray) -> pa.Array:
+        ordinals = offsets >> ROW_BITS
+        names = {int(ordinal): self._file_name(source, int(ordinal)) for ordinal in np.unique(ordinals)}
+        return pa.array([names[ordinal] for ordinal in ordinals.tolist()], pa.string())
+
+    # --- barriers ----------------------------------------------------------------------------------------------------
+
+    def seal(self) -> tuple[str, ...]:
+        """All that came is on disk under hidden names; these."""
+        self._queue.join()
+        self._raise()
+        return tuple(name for sink in self._sinks.values() for name in sink.seal())
+
+    def committed(self) -> None:
+        """The barrier that was sealed is true: what comes from now on belongs to the next."""
+        self._barrier += 1
+        for sink in self._sinks.values():
+            sink.barrier = self._barrier
+
+    def close(self) -> None:
+        self._queue.put(None)
+        self._thread.join()
+        for sink in self._sinks.values():
+            sink.discard()
+
+    def _put(self, folder: str, table: pa.Table) -> None:
+        self._raise()
+        self._queue.put((folder, table))
+
+    def _raise(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _write(self) -> None:
+        while (item := self._queue.get()) is not None:
+            try:
+                if self._failure is None:
+                    self._sinks[item[0]].write(item[1])
+            except Exception as error:  # raised where the engine next hands something over
+                self._failure = error
+            finally:
+                self._queue.task_done()
+
+
+def _constant(text: str, count: int) -> pa.Array:
+    return pa.array([text], pa.string()).take(pa.array(np.zeros(count, np.int64)))
+
+
+def _instants(times: np.ndarray) -> pa.Array:
+    return file_column(Vector(times), TIMESTAMP)
+
+
+def _text(raw: bytes) -> str | None:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None

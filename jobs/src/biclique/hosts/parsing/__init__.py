@@ -1,0 +1,1 @@
+"""Files → typed columns: which bytes are a record, which text is a value, and why a bad one is bad."""

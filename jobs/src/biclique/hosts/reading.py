@@ -1,0 +1,221 @@
+"""The engine's side of reading: one stream of blocks for each source, in order, bounded, resumable.
+
+A connection has a thread that receives frames into a queue of a few blocks; a full queue stops the thread, the socket
+fills, and the task waits. So what is held of a source is bounded whatever its files are, and the engine sets the pace.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from biclique.hosts.file_task import Position, ReadTask
+from biclique.hosts.frames import BlockFrame, End, Failure, FileEnd, Frame, LostTask, receive_frame
+from biclique.hosts.parsing.rows import Wanted
+from biclique.ports.file_source import FileSource, refuse_if_changed
+from biclique.ports.run_state import SourceState
+from biclique.query.errors import QueryError
+from biclique.query.model import Files, Query
+from biclique.query.used import used_fields
+
+BLOCKS_AHEAD = 4
+
+
+class ReadingFailed(Exception):
+    """Not the user's fault: a task or its connection was lost."""
+
+
+class Hub:
+    """Where reading tasks connect. `arrived` is set whenever some stream has something new."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="biclique-"))  # 0700: nobody else can connect
+        self.address = str(self._folder / "blocks")
+        self.arrived = threading.Event()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.address)
+        self._listener.listen(16)
+        self._streams: dict[int, _Connection] = {}
+        self._numbers = 0
+        threading.Thread(target=self._accept, name="reading-hub", daemon=True).start()
+
+    def expect(self) -> tuple[int, _Connection]:
+        self._numbers += 1
+        stream = self._streams[self._numbers] = _Connection(self.arrived)
+        return self._numbers, stream
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            number = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+            self._streams.pop(number).start(connection)
+
+    def close(self) -> None:
+        self._listener.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _Connection:
+    """The frames of one task."""
+
+    def __init__(self, arrived: threading.Event) -> None:
+        self._arrived = arrived
+        self._frames: queue.Queue[Frame | Exception] = queue.Queue(BLOCKS_AHEAD)
+        self._socket: socket.socket | None = None
+        self._closed = False
+
+    def start(self, connection: socket.socket) -> None:
+        self._socket = connection
+        threading.Thread(target=self._receive, name="reading", daemon=True).start()
+
+    def fail(self, sentence: str) -> None:
+        """The task has ended badly; where its connection told so already, that is what counts."""
+        self._put(ReadingFailed(sentence))
+
+    def _receive(self) -> None:
+        assert self._socket is not None
+        with self._socket:
+            while not self._closed:
+                try:
+                    frame = receive_frame(self._socket)
+                except (LostTask, OSError):
+                    return  # the task's end is reported by Spark
+                self._put(frame)
+                if isinstance(frame, End | Failure):
+                    return
+
+    def _put(self, item: Frame | Exception) -> None:
+        while not self._closed:
+            try:
+                self._frames.put(item, timeout=0.2)
+            except queue.Full:
+                continue
+            self._arrived.set()
+            return
+
+    def get(self) -> Frame | None:
+        try:
+            item = self._frames.get_nowait()
+        except queue.Empty:
+            return None
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    def close(self) -> None:
+        self._closed = True
+        if self._socket is not None:
+            try:
+                self._socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return  # the other side was first
+
+
+Submit = Callable[[ReadTask, Callable[[str], None]], None]
+
+
+class SourceReader:
+    """Blocks of one source, one after the other. `state` is how far they have been *taken*: what a checkpoint holds."""
+
+    def __init__(self, query: Query, source: int, hub: Hub, submit: Submit, state: SourceState) -> None:
+        self.number = source
+        self._hub, self._submit = hub, submit
+        declared = query.sources[source]
+        assert isinstance(declared.input, Files)
+        self._format = declared.input.format
+        self._place = f"spec.sources[{source}].files.path"
+        self._files = FileSource(self._place, declared.input.path)
+        time = declared.event_time.column
+        fields = used_fields(query, source)
+        wanted = fields if time is None else tuple(sorted({*fields, time}))
+        self.wanted = Wanted(
+            tuple(declared.fields[position] for position in wanted), None if time is None else wanted.index(time)
+        )
+        self.used = tuple(wanted.index(position) for position in fields)
+        self.state = replace(state, files=tuple(self._files.located(file) for file in state.files))
+        for file in self.state.files:
+            refuse_if_changed(file)
+        self._connection: _Connection | None = None
+        self.discover(settled=True)
+
+    def discover(self, settled: bool) -> None:
+        fresh = self._files.discover(self.state.files, settled)
+        self.state = replace(self.state, files=(*self.state.files, *fresh))
+        if self._connection is None and self.state.ordinal < len(self.state.files):
+            self._begin()
+
+    def file_name(self, ordinal: int) -> str:
+        return self.state.files[ordinal].name
+
+    @property
+    def caught_up(self) -> bool:
+        """Every known file has been taken to its end."""
+        return self._connection is None
+
+    def bytes_known(self) -> tuple[int, int]:
+        """Of the files: taken to their end, and in all. For a display."""
+        sizes = [file.size for file in self.state.files]
+        return sum(sizes[: self.state.ordinal]), sum(sizes)
+
+    def _begin(self) -> None:
+        number, self._connection = self._hub.expect()
+        task = ReadTask(
+            number,
+            self._hub.address,
+            self._format,
+            self.wanted,
+            self.state.files[self.state.ordinal :],
+            Position(self.state.row, self.state.resume),
+        )
+        self._submit(task, self._connection.fail)
+
+    def take(self) -> BlockFrame | None:
+        """The next block, if one is here. The state moves beyond it."""
+        while self._connection is not None:
+            frame = self._connection.get()
+            match frame:
+                case None:
+                    return None
+                case BlockFrame(ordinal, block):
+                    assert (ordinal, block.first_row) == (self.state.ordinal, self.state.row)
+                    self.state = replace(
+                        self.state,
+                        row=block.first_row + block.count,
+                        resume=block.resume,
+                        rows=self.state.rows + block.count,
+                    )
+                    return frame
+                case FileEnd(ordinal, rows):
+                    assert (ordinal, rows) == (self.state.ordinal, self.state.row)
+                    self.state = replace(self.state, ordinal=ordinal + 1, row=0, resume=0)
+                case Failure(ordinal, sentence):
+                    raise QueryError(self.file_name(ordinal), sentence)
+                case End():
+                    self._connection = None
+                    if self.state.ordinal < len(self.state.files):
+                        self._begin()  # of the files that were found meanwhile
+        return None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+def close_all(readers: tuple[SourceReader, ...], hub: Hub) -> None:
+    for reader in readers:
+        reader.close()
+    hub.close()
+
+
+def slots_for(sources: int) -> int:
+    return max(sources, os.cpu_count() or 1)
