@@ -8,9 +8,11 @@ Statistics, shown by `explain`, and held against the counters of a run by the te
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
+from math import log, log2
 
 from biclique.index.protocol import IndexKind
+
+KEY_BYTES, PLACE_BYTES = 8, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +77,34 @@ def square(units: int) -> tuple[int, int]:
     return rows, max(1, units // rows)
 
 
-DOMINANCE_STEPS = 4.0  # summary nodes touched per level of the one key and level of the other
+DOMINANCE_FANOUT = 8
+DOMINANCE_STEPS = 3.4  # measured: nodes touched per match and level between the match and its nearest neighbour's path
 
 
 def comparisons(kind: IndexKind, rows: float, candidates: float) -> float:
-    """Keys, summary nodes and candidate rows that one probe of one unit with so many rows touches."""
+    """Keys, summary nodes and candidate rows that one probe touches in one sorted run of so many rows."""
     levels = log2(rows + 2)
     match kind:
-        case IndexKind.EQUALITY:
-            return 1 + candidates
+        case IndexKind.EQUALITY | IndexKind.EQUALITY_ORDERED:
+            return levels + candidates
         case IndexKind.ORDERED:
             return 2 * levels + candidates
-        case IndexKind.EQUALITY_ORDERED:
-            return 1 + 2 * levels + candidates
         case IndexKind.DOMINANCE:
-            return DOMINANCE_STEPS * levels * levels + candidates
+            apart = max(rows / max(candidates, 1.0), 1.0)
+            return 2 * levels + candidates * (1 + DOMINANCE_STEPS * log(apart, DOMINANCE_FANOUT))
         case IndexKind.SCAN:
             return rows
+
+
+def index_bytes(kind: IndexKind, has_equality: bool) -> float:
+    """Of one stored row, beside its columns: the keys of its sorted run and its place."""
+    match kind:
+        case IndexKind.EQUALITY | IndexKind.ORDERED:
+            return KEY_BYTES + PLACE_BYTES
+        case IndexKind.EQUALITY_ORDERED:
+            return 2 * KEY_BYTES + PLACE_BYTES
+        case IndexKind.DOMINANCE:
+            summaries = 2 * KEY_BYTES / (DOMINANCE_FANOUT - 1)  # greatest and least of eight, 64, ... neighbours
+            return (3 if has_equality else 2) * KEY_BYTES + PLACE_BYTES + summaries
+        case IndexKind.SCAN:
+            return 0.0

@@ -14,7 +14,7 @@ from enum import Enum
 from biclique.plan.constant import INT64_MAX
 from biclique.plan.draft import Bound, StageDraft
 from biclique.plan.model import KeyRange
-from biclique.plan.shift import Peeled, peeled, round_trip
+from biclique.plan.shift import Peeled, peeled, round_trip, widened
 from biclique.query.expression import Expression
 from biclique.query.types import Kind
 
@@ -62,7 +62,7 @@ def _end(number: int, bound: Bound, stored: int) -> _End:
     base = peeled(original)
     mixed = isinstance(shift, float) and isinstance(base.total, float) and shift != 0
     if mixed or (isinstance(shift, int) and isinstance(base.total, int) and abs(shift - base.total) >= INT64_MAX):
-        return _End(number, Peeled(original), original, probe, shift, bound.strict, is_upper)
+        return _End(number, Peeled(widened(original)), original, probe, shift, bound.strict, is_upper)
     return _End(number, base, original, probe, shift - base.total, bound.strict, is_upper)
 
 

@@ -15,7 +15,7 @@ from biclique.plan.statistics import Statistics
 from biclique.query.expression import Column
 from biclique.query.types import Kind, Type
 
-STAMP_BYTES, ID_BYTES, TIME_BYTES, KEY_BYTES = 8, 8, 8, 8
+STAMP_BYTES, ID_BYTES, TIME_BYTES = 8, 8, 8
 
 
 def stage_loads(stages: Sequence[StageDraft], statistics: Statistics) -> tuple[tuple[Load, Load], ...]:

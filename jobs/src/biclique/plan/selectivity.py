@@ -6,9 +6,11 @@ pairs is a property of the predicate, not of how it is looked up.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from biclique.plan.draft import Bound, StageDraft
 from biclique.plan.key_ranges import Candidate, Width, candidates
-from biclique.plan.model import LEFT, RIGHT
+from biclique.plan.model import LEFT, RIGHT, Access
 from biclique.plan.statistics import Selectivities
 from biclique.query.expression import Call, Expression, Op
 from biclique.query.types import Kind
@@ -35,6 +37,23 @@ def of_equalities(stage: StageDraft, assumed: Selectivities) -> float:
 
 
 def of_stage(stage: StageDraft, assumed: Selectivities) -> float:
+    share = of_terms(stage, assumed)
+    for number in set(range(len(stage.conjuncts))) - stage.recognised():
+        conjunct = stage.conjuncts[number]
+        unequal = isinstance(conjunct, Call) and conjunct.op is Op.NE
+        share *= assumed.unequal if unequal else assumed.other
+    return share
+
+
+def key_share(stage: StageDraft, stored: int, access: Access, assumed: Selectivities) -> float:
+    """The share of the stored rows that fit a probe's keys: what an index hands on to the residual."""
+    ranges = [key for key in (access.first, access.second) if key is not None]
+    used = {n for candidate in candidates(stage, stored) if candidate.range in ranges for n in candidate.uses}
+    return of_terms(replace(stage, bounds=tuple(stage.bounds[n] for n in sorted(used))), assumed)
+
+
+def of_terms(stage: StageDraft, assumed: Selectivities) -> float:
+    """Of the equalities and bounds alone."""
     share = of_equalities(stage, assumed)
     counted: set[int] = set()
     enclosing = [c for side in (LEFT, RIGHT) for c in candidates(stage, side) if c.width is not Width.OPEN]
@@ -42,12 +61,7 @@ def of_stage(stage: StageDraft, assumed: Selectivities) -> float:
         if not candidate.uses & counted:
             counted |= candidate.uses
             share *= of_range(candidate, assumed)
-    share *= assumed.inequality ** len(_independent(stage.bounds, counted))
-    for number in set(range(len(stage.conjuncts))) - stage.recognised():
-        conjunct = stage.conjuncts[number]
-        unequal = isinstance(conjunct, Call) and conjunct.op is Op.NE
-        share *= assumed.unequal if unequal else assumed.other
-    return share
+    return share * assumed.inequality ** len(_independent(stage.bounds, counted))
 
 
 def _independent(bounds: tuple[Bound, ...], counted: set[int]) -> set[tuple[Expression, Expression]]:

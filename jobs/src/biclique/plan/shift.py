@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from biclique.plan.constant import INT64_MAX, constant
 from biclique.query.expression import Call, Expression, Literal, Op
-from biclique.query.types import BIGINT, INTERVAL, Kind, Type
+from biclique.query.types import BIGINT, DECIMAL_DIGITS_MAX, INTERVAL, Kind, Type, decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,10 @@ class Peeled:
 
 
 def peeled(expression: Expression) -> Peeled:
+    if isinstance(expression, Call) and widens(expression):
+        return peeled(expression.args[0])
     if not isinstance(expression, Call) or expression.op not in (Op.ADD, Op.SUB):
-        return Peeled(expression)
+        return Peeled(widened(expression))
     for position in (0, 1) if expression.op is Op.ADD else (0,):
         operand, literal = expression.args[position], constant(expression.args[1 - position])
         if literal is None:
@@ -43,7 +45,7 @@ def peeled(expression: Expression) -> Peeled:
             total = inner.total + literal
             if isinstance(total, int) and abs(total) <= INT64_MAX:
                 return Peeled(inner.base, total, (*inner.steps, (expression, position)))
-    return Peeled(expression)
+    return Peeled(widened(expression))
 
 
 def adds_exactly(operand: Type, literal: Type, result: Type) -> bool:
@@ -86,7 +88,34 @@ def _added(value: Expression, literal: int) -> Expression:
 
 
 def widened(expression: Expression) -> Expression:
-    """Integers of every width as BIGINT, which cannot fail: both sides of a key are then of one type."""
-    if expression.type.kind is not Kind.INTEGER or expression.type.bits == 64:
-        return expression
-    return Call(Op.CAST, (expression,), BIGINT)
+    """An integer as BIGINT, a DECIMAL with all the digits that its scale leaves: both sides of a key are then of one
+    type, and the same column is the same expression however the checker has cast it. Neither cast can fail."""
+    widest = _widest(expression.type)
+    inner = expression
+    while isinstance(inner, Call) and widens(inner):
+        inner = inner.args[0]
+    return inner if inner.type == widest else Call(Op.CAST, (inner,), widest)
+
+
+def widens(call: Call) -> bool:
+    """A cast that keeps every value in its memory form, and has room for it."""
+    if call.op is not Op.CAST:
+        return False
+    source, target = call.args[0].type, call.type
+    return (
+        source.kind is target.kind
+        and (source.kind is Kind.INTEGER or source.kind is Kind.DECIMAL)
+        and source.scale == target.scale
+        and source.bits <= target.bits
+        and source.precision <= target.precision
+    )
+
+
+def _widest(type_: Type) -> Type:
+    match type_.kind:
+        case Kind.INTEGER:
+            return BIGINT
+        case Kind.DECIMAL:
+            return decimal(DECIMAL_DIGITS_MAX, type_.scale)
+        case _:
+            return type_

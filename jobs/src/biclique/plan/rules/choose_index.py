@@ -1,10 +1,10 @@
 """Which conditions drive the index of each side. The sides choose apart: `a.x BETWEEN b.low AND b.high` is one range
 over `a.x` where a is stored, and two inequalities where b is.
 
-All equalities make one key. A range costs a binary search and saves up to a whole scan, so the narrowest one is
-always taken. A second one needs the index for two inequalities, which touches log² nodes: it is taken when the rows
-that the first one leaves are expected to be more than that. What neither expresses exactly is tested on the
-candidates.
+All equalities make one key. A range costs a binary search and saves up to a whole scan, so the narrowest one is always
+taken. A second one needs the index for two inequalities, whose probes cost a little more for each match and nothing for
+what does not match: it is taken unless the first alone is expected to leave few rows. What the keys do not express
+exactly is tested on the candidates.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from biclique.index.protocol import IndexKind
-from biclique.plan.cost import comparisons
 from biclique.plan.draft import Draft, StageDraft
 from biclique.plan.key_ranges import Candidate, candidates
 from biclique.plan.load import stage_loads
 from biclique.plan.model import LEFT, RIGHT, Access
-from biclique.plan.selectivity import of_equalities, of_range, of_stage
+from biclique.plan.selectivity import of_equalities, of_range
 from biclique.plan.statistics import Selectivities
 from biclique.query.expression import Expression
+
+FEW_ROWS = 256  # tested in about 5 microseconds, less than a few walks through a hierarchy of summaries
 
 
 def choose_index(draft: Draft) -> Draft:
@@ -37,14 +38,9 @@ def choose_index(draft: Draft) -> Draft:
 
 
 def access(stage: StageDraft, stored: int, rows: float, assumed: Selectivities) -> Access:
-    by_equality = of_equalities(stage, assumed)
     chosen = candidates(stage, stored)[:2]
-    if len(chosen) == 2:
-        after_first = rows * by_equality * of_range(chosen[0], assumed)
-        after_both = min(after_first * of_range(chosen[1], assumed), rows * of_stage(stage, assumed))
-        one = IndexKind.EQUALITY_ORDERED if stage.equals else IndexKind.ORDERED
-        if comparisons(one, rows, after_first) <= comparisons(IndexKind.DOMINANCE, rows, after_both):
-            chosen = chosen[:1]
+    if len(chosen) == 2 and rows * of_equalities(stage, assumed) * of_range(chosen[0], assumed) <= FEW_ROWS:
+        chosen = chosen[:1]
     return _access(stage, stored, chosen)
 
 

@@ -10,17 +10,15 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 
+from biclique.plan.amounts import number
 from biclique.plan.cost import comparisons
 from biclique.plan.draft import Draft, StageDraft
-from biclique.plan.key_ranges import candidates
 from biclique.plan.load import results, stage_loads
 from biclique.plan.model import LEFT, RIGHT, Reason, Topic
-from biclique.plan.rules.band import bands_of
+from biclique.plan.recognise import recognised
 from biclique.plan.rules.choose_index import access
-from biclique.plan.rules.equality import equalities_of
-from biclique.plan.rules.inequality import inequalities_of
 from biclique.plan.rules.place_predicates import cascade
-from biclique.plan.selectivity import of_equalities, of_range, of_stage
+from biclique.plan.selectivity import key_share, of_stage
 from biclique.plan.statistics import Statistics
 
 Cost = tuple[int, float]  # cross products, comparisons a second
@@ -35,17 +33,17 @@ def join_order(draft: Draft) -> Draft:
     best = min(orders, key=lambda order: (costs[order], order))
     names = [draft.query.relations[r].name for r in best]
     from_order = costs[tuple(relations)]
-    text = f"{', '.join(names)}: {costs[best][1]:.3g} comparisons/s expected"
+    text = f"joined in the order {', '.join(names)}: {number(costs[best][1])} comparisons/s expected"
     if best != tuple(relations):
         crossing = f", {from_order[0]} cross product(s)" if from_order[0] else ""
-        text += f" ({from_order[1]:.3g} in the order of FROM{crossing})"
+        text += f" ({number(from_order[1])} in the order of FROM{crossing})"
     if costs[best][0]:
         text += f"; {costs[best][0]} cross product(s) cannot be avoided"
     return replace(draft, order=best).because(Reason(Topic.ORDER, text))
 
 
 def cost(order: tuple[int, ...], draft: Draft) -> Cost:
-    stages = tuple(inequalities_of(bands_of(equalities_of(stage))) for stage in cascade(order, draft.conjuncts))
+    stages = tuple(recognised(stage) for stage in cascade(order, draft.conjuncts))
     loads = stage_loads(stages, draft.statistics)
     total = 0.0
     for stage, load in zip(stages, loads, strict=True):
@@ -58,9 +56,5 @@ def cost(order: tuple[int, ...], draft: Draft) -> Cost:
 
 def comparisons_of(stage: StageDraft, stored: int, rows: float, statistics: Statistics) -> float:
     """Of one probe of all units of the side, were they one."""
-    assumed = statistics.selectivities
-    chosen = access(stage, stored, rows, assumed)
-    share = of_equalities(stage, assumed)
-    for candidate in candidates(stage, stored)[: (chosen.first is not None) + (chosen.second is not None)]:
-        share *= of_range(candidate, assumed)
-    return comparisons(chosen.kind, rows, rows * share)
+    chosen = access(stage, stored, rows, statistics.selectivities)
+    return comparisons(chosen.kind, rows, rows * key_share(stage, stored, chosen, statistics.selectivities))

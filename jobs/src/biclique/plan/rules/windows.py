@@ -1,7 +1,7 @@
 """How long each side keeps a tuple, from the windows of its relations.
 
-A pair of two relations may have two windows: the one of the relation with the earlier time counts. A partial result does
-not say which of its parts is the earliest, so the checker gives three or more relations one window.
+A pair of two relations may have two windows: the one of the relation with the earlier time counts. A partial result
+does not say which of its parts is the earliest, so the checker gives three or more relations one window.
 """
 
 from __future__ import annotations

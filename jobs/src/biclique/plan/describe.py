@@ -1,0 +1,148 @@
+"""A plan as plain values, for `explain --json` and for the text of `explain`: what, why, and what it will need."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from biclique.index.protocol import IndexKind
+from biclique.plan.amounts import number
+from biclique.plan.estimate import SideEstimate, StageEstimate, estimate
+from biclique.plan.model import LEFT, RIGHT, Access, Plan, Side, Stage, Topic
+from biclique.plan.render import range_text, text
+from biclique.plan.statistics import Statistics
+from biclique.query.model import Query
+
+
+class SideText(TypedDict):
+    relations: list[str]
+    columns: list[str]
+    window_us: int | None
+    subgroups: int
+    units: int
+    index: str
+    keys: list[str]
+    residual: list[str]
+    cost: str
+    routed_by: list[str]
+    rate_per_s: float
+    rows: float
+    row_bytes: float
+    rows_per_unit: float
+    stores_per_tuple: float
+    probes_per_tuple: float
+    messages_per_tuple: float
+    candidates_per_probe: float
+    comparisons_per_probe: float
+
+
+class AlternativeText(TypedDict):
+    strategy: str
+    memory_bytes: float
+    traffic_bytes_per_s: float
+
+
+class StageText(TypedDict):
+    stage: int
+    strategy: str
+    why: list[str]
+    left: SideText
+    right: SideText
+    memory_bytes: float
+    unit_bytes: float
+    unit_budget_bytes: int
+    traffic_bytes_per_s: float
+    growth_ratio: list[float]
+    results_per_s: float
+    alternatives: list[AlternativeText]
+
+
+class PlanText(TypedDict):
+    query: str
+    relations: list[str]
+    order: list[str]
+    why: list[str]
+    dispatchers: int
+    mergers: int
+    stages: list[StageText]
+
+
+def describe(plan: Plan, statistics: Statistics) -> PlanText:
+    names = [relation.name for relation in plan.query.relations]
+    return {
+        "query": plan.query.name,
+        "relations": names,
+        "order": [names[relation] for relation in plan.order],
+        "why": [reason.text for reason in plan.reasons if reason.stage is None],
+        "dispatchers": plan.dispatchers,
+        "mergers": plan.mergers,
+        "stages": [
+            _stage(plan, stage, numbers) for stage, numbers in zip(plan.stages, estimate(plan, statistics), strict=True)
+        ],
+    }
+
+
+def _stage(plan: Plan, stage: Stage, numbers: StageEstimate) -> StageText:
+    return {
+        "stage": stage.number,
+        "strategy": stage.strategy.value,
+        "why": [r.text for r in plan.reasons if r.stage == stage.number and r.topic is Topic.ROUTING],
+        "left": _side(plan.query, stage, LEFT, numbers),
+        "right": _side(plan.query, stage, RIGHT, numbers),
+        "memory_bytes": numbers.memory_bytes,
+        "unit_bytes": numbers.unit_bytes,
+        "unit_budget_bytes": plan.query.hints.memory_bytes,
+        "traffic_bytes_per_s": numbers.traffic_bytes_per_s,
+        "growth_ratio": list(numbers.growth_ratio),
+        "results_per_s": numbers.results_per_s,
+        "alternatives": [
+            {"strategy": a.name, "memory_bytes": a.memory_bytes, "traffic_bytes_per_s": a.traffic_bytes_per_s}
+            for a in numbers.alternatives
+        ],
+    }
+
+
+def _side(query: Query, stage: Stage, place: int, estimates: StageEstimate) -> SideText:
+    side, numbers = stage.sides[place], estimates.sides[place]
+    return {
+        "relations": names_of(side, query),
+        "columns": [text(column, query) for column in side.columns],
+        "window_us": side.window_us,
+        "subgroups": side.subgroups,
+        "units": side.units,
+        "index": side.access.kind.value,
+        "keys": keys_of(side.access, query),
+        "residual": [text(conjunct, query) for conjunct in side.access.residual],
+        "cost": cost_of(side.access, numbers, estimates.sides[1 - place]),
+        "routed_by": [text(expression, query) for expression in side.route],
+        "rate_per_s": numbers.rate,
+        "rows": numbers.rows,
+        "row_bytes": numbers.row_bytes,
+        "rows_per_unit": numbers.rows_per_unit,
+        "stores_per_tuple": numbers.stores_per_tuple,
+        "probes_per_tuple": numbers.probes_per_tuple,
+        "messages_per_tuple": numbers.messages_per_tuple,
+        "candidates_per_probe": numbers.candidates_per_probe,
+        "comparisons_per_probe": numbers.comparisons_per_probe,
+    }
+
+
+def names_of(side: Side, query: Query) -> list[str]:
+    return [query.relations[relation].name for relation in side.relations]
+
+
+def keys_of(access: Access, query: Query) -> list[str]:
+    equal = [f"{text(stored, query)} = {text(probe, query)}" for stored, probe in access.equal]
+    return equal + [range_text(key, query) for key in (access.first, access.second) if key is not None]
+
+
+def cost_of(access: Access, numbers: SideEstimate, other: SideEstimate) -> str:
+    """One sentence about a probe of this side. Where no index serves, it says so, and what that costs."""
+    if access.kind is IndexKind.SCAN:
+        a_second = numbers.rows_per_unit * other.rate * other.probes_per_tuple / numbers.units
+        why = "no condition that an index serves" if access.residual else "no condition at all: every pair matches"
+        return (
+            f"NO INDEX: {why}; each probe is compared with all {number(numbers.rows_per_unit)} rows of a unit, "
+            f"{number(a_second)} comparisons/s in each unit"
+        )
+    touched, found = number(numbers.comparisons_per_probe), number(numbers.candidates_per_probe)
+    return f"{touched} comparisons a probe for {found} candidates"
