@@ -1,0 +1,122 @@
+"""Frontier, senders and pending rows: what a unit may handle, and what it must keep."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from biclique.core.rows import Rows
+from biclique.routing.protocol import Role
+from biclique.routing.table import RoutingTable, Subgroup, UnitId
+from biclique.tiers.dispatcher import dispatcher_producer
+from biclique.tiers.inbox import INFINITE, Inbox, in_stamp_order, joiner_producer
+from biclique.tiers.messages import Block
+from tests.unit.tiers.building import rows, signal
+
+ONE, TWO = dispatcher_producer(0), dispatcher_producer(1)
+TABLE = RoutingTable(0, {}, {}, {})
+SENDER = UnitId(Subgroup(0, 0, 0), 0)
+
+
+def block(given: Rows, epoch: int, role: Role = Role.STORE) -> Block:
+    return Block(0, 0, role, ONE, epoch, given)
+
+
+def inbox(rows_max: int = 1000, stage: int = 0, senders: tuple[UnitId, ...] = ()) -> Inbox:
+    return Inbox(stage, (ONE, TWO), senders, -1, rows_max)
+
+
+def test_the_frontier_is_the_least_last_signalled_epoch() -> None:
+    box = inbox()
+    assert box.frontier(TABLE) is None
+    box.take_signal(signal(ONE, 7))
+    assert box.frontier(TABLE) is None, "one has not been heard"
+    box.take_signal(signal(TWO, 5))
+    assert box.frontier(TABLE) == 5
+    box.take_signal(signal(TWO, 9))
+    assert box.frontier(TABLE) == 7
+
+
+def test_the_watermark_uses_signals_at_or_below_the_frontier_only() -> None:
+    box = inbox()
+    for said in (signal(ONE, 5, watermark=50), signal(ONE, 9, watermark=90), signal(TWO, 6, watermark=60)):
+        box.take_signal(said)
+    assert box.watermark_at(6) == 50
+    box.advance(6)
+    assert box.watermark_at(6) == 50, "what is forgotten is not needed"
+    assert box.watermark_at(9) == 60
+
+
+def test_rows_of_one_block_are_handed_on_epoch_by_epoch() -> None:
+    box = inbox()
+    given = rows([1, 2, 2, 5], [0, 0, 0, 0], [1, 2, 3, 4])
+    box.take_block(0, block(given, 1), given)
+    assert [len(part) for part in box.ready(2)[0, Role.STORE]] == [3]
+    box.advance(2)
+    assert box.earliest(1, 2) == 0, "its last row is still to be handled"
+    ((left,),) = box.ready(5).values()
+    assert left.columns[0].values.tolist() == [4]  # type: ignore[union-attr]
+    box.advance(5)
+    assert box.earliest(1, 5) == 1
+
+
+@pytest.mark.parametrize("handled", [0, 1])
+def test_over_its_budget_it_keeps_offsets_and_reads_the_blocks_again(handled: int) -> None:
+    box = inbox(rows_max=4)
+    early, late = rows([1, 1], [0, 0], [1, 2]), rows([2, 3, 3], [0, 0, 0], [3, 4, 5])
+    box.take_block(0, block(late, 2), late)
+    box.take_block(1, block(early, 1), early)
+    assert box.missing(1) == (), "what is needed last goes first"
+    box.advance(1)
+    assert box.missing(2) == (0,)
+    box.restore(0, block(late, 2))
+    assert [part.columns[0].values.tolist() for part in box.ready(3)[0, Role.STORE]] == [[3, 4, 5]]  # type: ignore[union-attr]
+    if handled:
+        box.advance(2)
+        assert [part.columns[0].values.tolist() for part in box.ready(3)[0, Role.STORE]] == [[4, 5]]  # type: ignore[union-attr]
+
+
+def test_a_unit_of_the_stage_before_counts_until_its_last_signal() -> None:
+    box = inbox(stage=1, senders=(SENDER,))
+    for sender in (ONE, TWO):
+        box.take_signal(signal(sender, 9))
+    assert box.frontier(TABLE) is None
+    box.take_signal(signal(joiner_producer(SENDER), 4))
+    assert box.frontier(TABLE) == 4
+    box.take_signal(signal(joiner_producer(SENDER), 4, ended=True))
+    assert box.frontier(TABLE) == 9
+
+
+def test_a_sender_that_a_version_adds_counts_from_its_switch_over_point_on() -> None:
+    box = inbox(stage=1)
+    table = RoutingTable(1, {}, {SENDER.subgroup: (SENDER,)}, {0: 3}, (), {(0, 1): 3}, {SENDER: 1})
+    box.take_signal(signal(ONE, 9, version=1, first_epoch=6))
+    box.take_signal(signal(TWO, 5))
+    box.learn(table)
+    assert box.switch_over(1, table) == INFINITE, "not everybody has announced it"
+    assert box.frontier(table) == 5
+    box.take_signal(signal(TWO, 12, version=1, first_epoch=8))
+    assert box.switch_over(1, table) == 8
+    assert box.frontier(table) == 8, "it may say nothing at or below, and may say something above"
+    box.take_signal(signal(joiner_producer(SENDER), 11, version=1))
+    assert box.frontier(table) == 9
+
+
+def test_parts_that_overlap_are_put_in_order_and_partial_results_go_by_their_ids() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(50):
+        epochs = np.sort(rng.integers(0, 6, 12))
+        ids = rng.integers(0, 4, 12)
+        whole = rows(epochs.tolist(), [0] * 12, list(range(12)), ids=ids.tolist())
+        stamps = (whole.stamps >> np.uint64(23)) << np.uint64(23)  # partial results share their stamp
+        owner = rng.integers(0, 3, 12)
+        parts = []
+        for n in range(3):
+            at = np.flatnonzero(owner == n)
+            at = at[np.lexsort((ids[at], stamps[at]))]
+            if len(at):
+                parts.append(Rows(stamps[at], (ids[at],), whole.newest[at], whole.oldest[at], ()))
+        made = in_stamp_order(parts)
+        assert made is not None
+        expected = sorted(zip(stamps.tolist(), ids.tolist(), strict=True))
+        assert list(zip(made.stamps.tolist(), made.ids[0].tolist(), strict=True)) == expected
