@@ -138,8 +138,7 @@ class _Compiler:
             return
         written = posixpath.normpath(self._located(self._spec.output.files.path))
         for source in sources:
-            read = posixpath.normpath(source.input.path) if isinstance(source.input, Files) else None
-            if read is not None and (written == read or written.startswith(read + "/")):
+            if isinstance(source.input, Files) and _is_inside(written, posixpath.normpath(source.input.path)):
                 problem = f"the output is in the folder of the source {source.name}"
                 raise self._document.error(("spec", "output", "files", "path"), problem, "write to another folder")
 
@@ -210,6 +209,12 @@ class _Compiler:
             for relation in named:
                 counts[relation] = count
         return tuple((relation.name, counts[relation.name]) for relation in relations if relation.name in counts)
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    if folder == ".":
+        return not path.startswith(("/", "../")) and path != ".."
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 __all__ = ["QueryError", "compile_manifest"]

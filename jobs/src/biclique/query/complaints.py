@@ -20,8 +20,8 @@ from biclique.query.scope import nearest
 
 _EXPECTED = {
     "string_type": ("text", "put it in quotes if it is meant as text"),
-    "int_type": ("a whole number", "write one without quotes"),
-    "int_from_float": ("a whole number", "write one without a point"),
+    "int_type": ("a whole number", "write one such as 2"),
+    "int_from_float": ("a whole number", "write one such as 2"),
     "float_type": ("a number", "write one without quotes"),
     "bool_type": ("true or false", "write one of them, without quotes"),
     "model_type": ("a block of keys", "write key: value lines below it"),

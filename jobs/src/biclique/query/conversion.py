@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from enum import Enum
+from typing import TypeGuard
 
 from biclique.query.expression import Call, Expression, Literal, Op
 from biclique.query.moments import MICROSECONDS, days_of, microseconds_of
@@ -240,11 +241,20 @@ def convert(operand: Operand, target: Type) -> Expression:
         return _literal_as(operand, target)
     if operand.type == target:
         return operand
+    if _is_widening(operand) and target.kind is Kind.INTEGER and target.bits >= operand.type.bits:
+        operand = operand.args[0]  # through the width between changes nothing
     if isinstance(operand, Literal):
         folded = _converted_literal(operand, target)
         if folded is not None:
             return folded
     return Call(Op.CAST, (operand,), target)
+
+
+def _is_widening(value: Expression) -> TypeGuard[Call]:
+    if not isinstance(value, Call) or value.op is not Op.CAST or value.type.kind is not Kind.INTEGER:
+        return False
+    source = value.args[0].type
+    return source.kind is Kind.INTEGER and source.bits <= value.type.bits
 
 
 def _literal_as(literal: Untyped, target: Type) -> Literal:

@@ -25,6 +25,9 @@ _T = TokenType
 # After ONLINE these go on with an expression or end the item: then `online` was a column.
 _CONTINUES = {_T.COMMA, _T.DOT, _T.FROM, _T.ALIAS, _T.EQ, _T.NEQ, _T.LT, _T.LTE, _T.GT, _T.GTE, _T.PLUS, _T.DASH}
 _CONTINUES |= {_T.SLASH, _T.MOD, _T.DPIPE, _T.IS, _T.IN, _T.BETWEEN, _T.AND, _T.OR, _T.SEMICOLON}
+_CLAUSES = {_T.FROM, _T.WHERE, _T.GROUP_BY, _T.JOIN, _T.INNER, _T.CROSS, _T.SEMICOLON, _T.ORDER_BY, _T.HAVING}
+_NEEDS_MORE = {_T.COMMA, _T.ON, _T.ALIAS}
+_CLOSES = {_T.R_PAREN, _T.COMMA, _T.ON}
 _AFTER_WITHIN = {_T.WHERE, _T.GROUP_BY, _T.SEMICOLON, _T.HAVING, _T.ORDER_BY, _T.LIMIT}
 
 
@@ -61,10 +64,23 @@ def parse(sql: str) -> Statement:
         raise text.error_at(
             tokens[0].start, f"a query begins with SELECT, not {short(tokens[0].text)}", "write one SELECT"
         )
+    _refuse_loose_ends(text, tokens)
     _take_online(tokens)
     within = _take_within(text, tokens)
     tumble = _take_tumble(text, tokens)
     return Statement(_select(text, tokens), text, within, tumble)
+
+
+def _refuse_loose_ends(text: SqlText, tokens: list[Token]) -> None:
+    """The parser forgives a comma, an ON or an AS with nothing behind it; to us it is a condition or a column lost."""
+    for token, after, then in zip(tokens, [*tokens[1:], None], [*tokens[2:], None, None], strict=False):
+        within = after is not None and _is_word(after, "WITHIN") and then is not None and then.token_type is _T.NUMBER
+        ends = after is None or after.token_type in _CLAUSES | _CLOSES or within
+        if ends and token.token_type in _NEEDS_MORE:
+            raise text.error_at(token.start, f"nothing follows {short(token.text)}", "complete it, or take it out")
+        opens = token.token_type in _CLAUSES | {_T.SELECT, _T.L_PAREN, _T.ON}
+        if opens and after is not None and after.token_type is _T.COMMA:
+            raise text.error_at(after.start, "nothing stands before this comma", "take it out")
 
 
 def _select(text: SqlText, tokens: list[Token]) -> exp.Select:

@@ -81,7 +81,7 @@ class _Reader:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "line 1, column 1"
-            problem = short(error.problem or error.context or "unknown error")
+            problem = (error.problem or error.context or "something unknown").replace("\n", " ")[:120]
         except yaml.YAMLError:
             place, problem = "line 1, column 1", "a character that YAML does not allow"
         except (RecursionError, ValueError):
@@ -169,7 +169,11 @@ class _Reader:
 
     def _no_tag(self, event: MappingStartEvent | SequenceStartEvent | ScalarEvent) -> None:
         if event.tag is not None:
-            raise self._error(event, f"the tag {short(event.tag)} is not supported", "write the value without a tag")
+            raise self._error(
+                event,
+                f"the tag {short(event.tag.replace('tag:yaml.org,2002:', '!!'))} is not supported",
+                "write the value without a tag",
+            )
 
     def _scalar(self, event: ScalarEvent) -> Any:
         self._no_tag(event)

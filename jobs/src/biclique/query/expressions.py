@@ -195,7 +195,9 @@ class ExpressionChecker:
     # --- operators ---------------------------------------------------------------------------------------------------
 
     def _comparison(self, node: exp.Expr) -> Operand:
-        for side in (node.this, node.expression):
+        right = node.expression.this if isinstance(node.expression, exp.Paren) else node.expression
+        loose = isinstance(right, exp.Is) and not self._text.follows_parenthesis(right)
+        for side in (node.this, right if loose else node.expression):
             if type(side) in _COMPARISONS or isinstance(side, exp.Is | exp.Between | exp.In):
                 remedy = "put one in parentheses, or join them with AND"
                 raise self._text.error(side, "two comparisons in a row", remedy)

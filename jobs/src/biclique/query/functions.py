@@ -212,7 +212,7 @@ def _argument(function: Function, parameter: Parameter, argument: Operand) -> Ex
         value = settle(argument)
         unit = value.value if isinstance(value, Literal) else None
         if not isinstance(unit, str) or unit.lower() not in DATE_TRUNC_UNITS:
-            raise Mismatch(f"{function.name} needs a unit", f"write one of '{', '.join(DATE_TRUNC_UNITS)}' in quotes")
+            raise Mismatch(f"{function.name} needs a unit", f"write one of {', '.join(DATE_TRUNC_UNITS)}, in quotes")
         return Literal(unit.lower(), STRING)
     if parameter is Parameter.DIGITS:
         value = settle(argument)

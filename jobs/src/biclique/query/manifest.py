@@ -155,7 +155,7 @@ class JoinersSpec(PodOverride):
     def _ordered(self) -> JoinersSpec:
         least, most = self.min_replicas or 1, self.max_replicas or max(self.replicas, self.min_replicas or 1)
         if not least <= self.replicas <= most:
-            raise ValueError("have minReplicas <= replicas <= maxReplicas broken; put the three in order")
+            raise ValueError("does not have minReplicas <= replicas <= maxReplicas; put the three in order")
         return self
 
 
@@ -183,7 +183,7 @@ class ScalingSpec(Block):
     @model_validator(mode="after")
     def _ordered(self) -> ScalingSpec:
         if not self.low < self.target < self.high:
-            raise ValueError("has low < target < high broken; put the three in order")
+            raise ValueError("does not have low < target < high; put the three in order")
         if self.period == 0:
             raise ValueError("has a period of zero; write one such as 1m")
         return self

@@ -39,7 +39,7 @@ _TIMES = {DATE, TIMESTAMP}
 def comparison(op: Op, left: Operand, right: Operand) -> Expression:
     values = meet([left, right])
     if op not in {Op.EQ, Op.NE} and values[0].type.kind not in ORDERED:
-        raise Mismatch(f"{op.value} of two BOOLEANs has no order to go by", "use = or <>")
+        raise Mismatch(f"BOOLEANs have no order, and {op.value} asks for one", "use = or <>")
     return Call(op, tuple(values), BOOLEAN)
 
 
@@ -61,6 +61,9 @@ def arithmetic(op: Op, left: Operand, right: Operand) -> Expression:
     types = {operand.type for operand in (left, right) if not isinstance(operand, Untyped)}
     if types & (_TIMES | {INTERVAL}):
         return folded(_of_times(op, left, right))
+    for type_ in types:
+        if type_.kind not in NUMERIC:
+            raise Mismatch(f"{op.value} of {type_} is not possible", _arithmetic_remedy(type_))
     values = meet([left, right]) if op in {Op.ADD, Op.SUB} else _each(left, right)
     for value in values:
         if value.type.kind not in NUMERIC:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -30,6 +32,9 @@ _OPENING = {TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET, TokenType.L_
 _CLOSING = {TokenType.R_PAREN, TokenType.END, TokenType.R_BRACKET, TokenType.R_BRACE}
 
 
+_OPENED = re.compile(r"Missing (['\"]) from \d+:(\d+)")  # line:offset, as sqlglot says it
+
+
 class SqlText:
     """Made once for a statement; refuses what is too long or nests too deep before any parser sees it."""
 
@@ -46,9 +51,13 @@ class SqlText:
             raise QueryError(PLACE, "the query holds a character that is no text", "remove it")
         try:
             return Tokenizer().tokenize(self.text)
-        except TokenError:
-            pass  # what it says quotes half the query; what is wrong is always a quote or comment left open
-        raise QueryError(PLACE, "a quote or a comment is opened and not closed", "close it")
+        except TokenError as error:
+            cause = str(error.__cause__)  # what it says itself quotes half the query
+        found = _OPENED.search(cause)
+        if not found:
+            raise QueryError(PLACE, "a comment is opened and not closed", "close it")
+        quote = "double quote" if found[1] == '"' else "quote"
+        raise self.error_at(int(found[2]), f"the {quote} that opens here is not closed", "close it")
 
     def _check_numbers(self) -> None:
         """`1_000`, `0x1f` and `2nd` would be read as a number and its alias."""
@@ -85,10 +94,14 @@ class SqlText:
         """First and last character of a node, from what positions its parts have; else those of the part around it."""
         current: exp.Expr | None = node
         while current is not None:
-            found = [place for part in current.walk() if (place := _place(part)) is not None]
+            found = [(*place, part) for part in current.walk() if (place := _place(part)) is not None]
             if found:
-                start = min(place[0] for place in found)
-                return self._with_keyword(current, start), max(place[1] for place in found)
+                start, _, first = min(found, key=lambda place: place[0])
+                inner: exp.Expr | None = first
+                while inner is not None:
+                    start = self._with_keyword(inner, start)
+                    inner = inner.parent if inner is not current else None
+                return start, max(end for _, end, _ in found)
             current = current.parent
         return 0, 0
 
@@ -100,6 +113,12 @@ class SqlText:
             if token.text.upper() == keyword:
                 return int(token.start)
         return start
+
+    def follows_parenthesis(self, node: exp.Expr) -> bool:
+        """Is the node's first token the first in a parenthesis? The parser adds parentheses of its own to the tree."""
+        start = self.span(node)[0]
+        before = [token for token in self.tokens if token.end < start]
+        return bool(before) and before[-1].token_type is TokenType.L_PAREN
 
     def quote(self, node: exp.Expr) -> str:
         """The node as it was written, on one line and not too long."""

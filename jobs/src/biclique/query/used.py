@@ -19,7 +19,7 @@ def expressions_of(query: Query) -> tuple[Expression, ...]:
 
 
 def used_fields(query: Query, source: int) -> tuple[int, ...]:
-    """Positions in `Source.fields`, ascending. The event time travels apart: here it is only if an expression names it."""
+    """Positions in `Source.fields`, ascending. The event time travels apart, unless an expression names it."""
     return tuple(
         sorted(
             {
