@@ -24,12 +24,13 @@ from biclique.query.expression import Scalar
 from biclique.query.model import Aggregate, GroupKey
 from biclique.routing.protocol import Role, Strategy
 from biclique.routing.table import UnitId
-from biclique.tiers.messages import Producer, Results, Topic
-from biclique.tiers.progress import DispatcherProgress, JoinerProgress
+from biclique.tiers.messages import Address, Partials, Producer, Results, Topic
+from biclique.tiers.progress import DispatcherProgress, JoinerProgress, MergerProgress
 from tests.model.accounting import Accounts, alike
 from tests.model.evaluate import Outcome, evaluate
 from tests.model.evidence import Evidence, Violation
 from tests.model.pieces import Logs, Piece, scalars
+from tests.model.standing import standing_violations
 from tests.model.unit_answers import Ids, StagePredicate, UnitAnswers
 
 SHOWN = 3  # violations of one kind; the rest are counted
@@ -76,6 +77,8 @@ class Answers:
             yield from self._partial_results(stage, by_unit)
         if not self.plan.mergers:
             yield from self._results(expected[last], by_unit)
+        else:
+            yield from standing_violations(self.evidence, list(expected[last].values()))
 
     # What the accepted tuples give, and who must say it.
 
@@ -225,6 +228,7 @@ def stuck(evidence: Evidence, logs: Logs) -> Iterator[Violation]:
     for what in evidence.unfinished:
         yield Violation("nothing is stuck", what)
     yield from _watermarks(evidence)
+    yield from _mergers(evidence)
     table, switch = evidence.tables[-1], evidence.stage_switch
     for unit in table.units():
         progress = evidence.progress.get(Producer("joiner", str(unit)))
@@ -237,6 +241,15 @@ def stuck(evidence: Evidence, logs: Logs) -> Iterator[Violation]:
                 due = min(due, switch.get((move.version, unit.subgroup.stage), due))
         if progress.frontier < due or progress.cursor is not None:
             yield Violation("nothing is stuck", f"{unit} stands at {progress}, and its log goes to {due}")
+
+
+def _mergers(evidence: Evidence) -> Iterator[Violation]:
+    for number in range(evidence.plan.mergers):
+        progress = evidence.progress.get(Producer("merger", str(number)))
+        log = evidence.logs.get(Address(Topic.PARTIALS, number), ())
+        due = max((record.epoch for _, record in log if isinstance(record, Partials)), default=-1)
+        if not isinstance(progress, MergerProgress) or progress.frontier < due:
+            yield Violation("nothing is stuck", f"merger {number} stands at {progress}, and its log goes to {due}")
 
 
 def _watermarks(evidence: Evidence) -> Iterator[Violation]:

@@ -45,6 +45,7 @@ class Evidence:
     lower: Mapping[UnitId, int]
     stage_switch: Mapping[tuple[int, int], int] = field(default_factory=dict)
     unfinished: Sequence[str] = ()
+    finished: bool = False  # the input has ended, and mergers were asked to write what they held back
     asleep: frozenset[SourcePartition] = frozenset()  # partitions that send nothing, and may
 
 

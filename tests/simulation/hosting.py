@@ -14,7 +14,8 @@ from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import Loop
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.joiner import JoinerLimits
-from biclique.tiers.loops import ReadLimits, dispatcher_loop, joiner_loop
+from biclique.tiers.loops import ReadLimits, dispatcher_loop, joiner_loop, merger_loop
+from biclique.tiers.merger import merger_producer
 from biclique.tiers.messages import DeadRecord, Producer, Record, SourceBlock
 from biclique.tiers.progress import JoinerProgress, SourcePartition
 from biclique.tiers.shuffler import Shuffler
@@ -40,6 +41,9 @@ class Hosting:
 
     def unit(self, unit: UnitId) -> Tier:
         return joiner_producer(unit), lambda: joiner_loop(self.plan, unit, self._limits, self._reads)
+
+    def merger(self, number: int) -> Tier:
+        return merger_producer(number), lambda: merger_loop(self.plan, number, self.scenario.hold, self._reads)
 
     def pack(self, key: SourcePartition, predecessor: int, records: list[SourceRecord]) -> SourceBlock:
         """What a shuffler task makes of some records: the readable ones parsed, the others with their bytes and why."""

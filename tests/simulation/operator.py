@@ -71,7 +71,7 @@ class Operator:
     ) -> None:
         self.table, self.operations = table, list[Operation]()
         self._scalable, self._windowed = scalable, windowed
-        self._stages = len(plan.stages)
+        self._stages = len(plan.stages) + (plan.mergers > 0)  # mergers listen to the units of the last stage
         self._announcements = Announcements(plan)
         self._left: list[UnitId] = []
         self._numbers = {subgroup: len(units) for subgroup, units in table.stores.items()}

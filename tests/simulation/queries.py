@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 from biclique.query.expression import Call, Column, Expression, Literal, Op, Scalar
 from biclique.query.model import (
+    Aggregate,
+    AggregateFunction,
     Delivery,
     EventTime,
     Field,
     Files,
     Format,
+    GroupKey,
     Item,
     Kafka,
     OnBadRecord,
@@ -74,11 +78,7 @@ def random_query(rng: random.Random) -> Query:
         relations=relations,
         filters=filters,
         predicates=predicates,
-        items=_items(rng, count),
-        distinct=False,
-        group_by=(),
-        aggregating=False,
-        tumble_us=None,
+        **_selection(rng, count),
         delivery=Delivery.EXACTLY_ONCE,
         output=Files("out", Format.JSON),
         hints=hints,
@@ -141,6 +141,44 @@ def _predicates(rng: random.Random, left: int, right: int) -> tuple[Expression, 
         (call(Op.NE, k, other_k), call(Op.GT, Call(Op.MUL, (x, other_y), DOUBLE), Literal(0.0, DOUBLE))),
     )
     return rng.choice(choices)
+
+
+def _selection(rng: random.Random, count: int) -> dict[str, Any]:
+    """Plain rows, DISTINCT, or aggregates with and without groups and tumbling windows."""
+    plain = {"items": (), "distinct": False, "group_by": (), "aggregating": False, "tumble_us": None}
+    chance = rng.random()
+    if chance < 0.65:
+        return plain | {"items": _items(rng, count)}
+    if chance < 0.75:
+        return plain | {"items": _few_items(rng, count), "distinct": True}
+    tumble = rng.choice((None, None, None, 3 * TICK_US, 10 * TICK_US))
+    group_by = tuple(column(rng.randrange(count), rng.choice((K, T, X))) for _ in range(rng.choice((0, 1, 1, 2))))
+    values: list[Aggregate | GroupKey] = [GroupKey(n, key.type) for n, key in enumerate(group_by)]
+    values += [_aggregate(rng, count) for _ in range(rng.randint(1, 3))]
+    rng.shuffle(values)
+    items = tuple(Item(f"c{n}", value, value.type) for n, value in enumerate(values))
+    return plain | {"items": items, "group_by": group_by, "aggregating": True, "tumble_us": tumble}
+
+
+def _aggregate(rng: random.Random, count: int) -> Aggregate:
+    relation, function = rng.randrange(count), rng.choice(list(AggregateFunction))
+    match function:
+        case AggregateFunction.COUNT:
+            return Aggregate(function, rng.choice((None, column(relation, T))), BIGINT)
+        case AggregateFunction.COUNT_DISTINCT:
+            return Aggregate(function, column(relation, rng.choice((K, X, T))), BIGINT)
+        case AggregateFunction.SUM | AggregateFunction.AVG:
+            argument = column(relation, rng.choice((K, X, Y)))
+            summed = BIGINT if argument.type.kind is Kind.INTEGER else DOUBLE
+            return Aggregate(function, argument, DOUBLE if function is AggregateFunction.AVG else summed)
+        case _:
+            argument = column(relation, rng.choice((K, X, T)))
+            return Aggregate(function, argument, argument.type)
+
+
+def _few_items(rng: random.Random, count: int) -> tuple[Item, ...]:
+    values = [column(rng.randrange(count), rng.choice((K, T))) for _ in range(rng.randint(1, 2))]
+    return tuple(Item(f"c{n}", value, value.type) for n, value in enumerate(values))
 
 
 def _items(rng: random.Random, count: int) -> tuple[Item, ...]:

@@ -26,7 +26,8 @@ DISORDER = (0, 0, 0, 1, 2, 3, 4, 4, 7, 15)
 
 @dataclass(frozen=True)
 class Scenario:
-    """`scaling`: the chance that the operator begins something when it looks. `tier` bounds are the loops' limits."""
+    """`scaling`: the chance that the operator begins something when it looks. `hold`: aggregates are written at the
+    end, once."""
 
     plan: Plan
     partitions: tuple[SourcePartition, ...]
@@ -35,6 +36,7 @@ class Scenario:
     scaling: float
     seal_rate: float
     dead_rate: float
+    hold: bool
     scalable: frozenset[Subgroup]
     windowed: frozenset[Subgroup]
     turn_records: int
@@ -81,6 +83,7 @@ def scenario_of(rng: random.Random) -> Scenario:
         scaling=rng.choice((0, 0.4, 0.4, 0.8)),
         seal_rate=rng.choice((0, 0.05, 0.2, 0.2, 0.5)),
         dead_rate=rng.choice((0, 0, 0.05, 0.2)),
+        hold=rng.random() < 0.2,
         scalable=frozenset(subgroup for subgroup, _ in subgroups),
         windowed=frozenset(subgroup for subgroup, side in subgroups if side.window_us is not None),
         turn_records=rng.choice((1, 2, 4, 8)),

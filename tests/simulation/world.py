@@ -60,7 +60,7 @@ class World:
     def __init__(self, seed: int, tracing: bool = False) -> None:
         self.seed, self.rng, self.tracing, self.story = seed, random.Random(seed), tracing, list[str]()
         self.now = self.began = self.rng.choice(BEGINNINGS_MS)
-        self.faults = True
+        self.faults, self.finishing = True, False
         rates = (0, 0.5, 1, 2)
         self.rates = {kind: self.rng.choice(rates) for kind in FAULTS}  # each run has its own mix of faults
         self.scenario: Scenario = scenario_of(self.rng)
@@ -96,7 +96,8 @@ class World:
             self.story.append(f"{self.now - self.began:6} {text}")
 
     def orders(self, process: Process) -> Orders:
-        return Orders(seal=self.faults and self.rng.random() < self.scenario.seal_rate)
+        seal = self.faults and self.rng.random() < self.scenario.seal_rate
+        return Orders(seal=seal, finish=self.finishing)
 
     def table(self, version: int | None) -> RoutingTable | None:
         """What a process sees of the tables: perhaps not the newest yet."""
@@ -314,8 +315,9 @@ class World:
         self._drain()
 
     def _drain(self) -> None:
-        """No more records: what is in the logs is handled."""
-        for _ in range(8):
+        """No more records: what is in the logs is handled. A bounded run then writes what mergers hold back."""
+        for turn in range(10):
+            self.finishing = turn >= 8 and self.scenario.hold
             self.now += 60
             self.log.settle()
             for process in [*self.zombies, *self.processes.values()]:
@@ -334,6 +336,7 @@ class World:
             stage_switch=reach.stage_switch if reach else self.tables[-1].stage_switch,
             unfinished=list(self._unfinished(reach is not None)),
             asleep=frozenset(self.asleep),
+            finished=self.finishing,
         )
 
     def _unfinished(self, announced: bool) -> Iterator[str]:

@@ -26,11 +26,12 @@ class Announcements:
         announced it. Only then may the next version be written."""
         dispatchers = [dispatcher_producer(n) for n in range(self._plan.dispatchers)]
         by_stage: dict[int, int] = {}
-        for stage in self._plan.stages:
-            senders = [*dispatchers, *(joiner_producer(u) for u in table.senders_to(stage.number, table.version))]
+        # What mergers are told by the units of the last stage is one stage more.
+        for stage in range(len(self._plan.stages) + (self._plan.mergers > 0)):
+            senders = [*dispatchers, *(joiner_producer(u) for u in table.senders_to(stage, table.version))]
             said = [self._said.get(sender) for sender in senders]
             firsts = [first for version, first in (s for s in said if s is not None) if version == table.version]
             if len(firsts) < len(senders):
                 return None
-            by_stage[stage.number] = max(firsts)
+            by_stage[stage] = max(firsts)
         return max(by_stage.values()), by_stage

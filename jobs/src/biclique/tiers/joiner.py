@@ -265,7 +265,8 @@ class Joiner:
     def announcement(self, table: RoutingTable) -> JoinerTurn | None:
         """A unit that stands at the switch-over point of its own move steps no more, yet the next version waits for its
         word as for every sender's. It emits nothing above its frontier, so any version may begin there."""
-        if self._last_stage or self.progress.cursor is not None or table.version <= self.progress.version:
+        heard = not self._last_stage or self._plan.mergers > 0
+        if not heard or self.progress.cursor is not None or table.version <= self.progress.version:
             return None
         if not any(self._stands_at(move, table) for move in self._moves(table) if move.source == self.unit):
             return None
@@ -288,7 +289,8 @@ class Joiner:
             False,
         )
         if self._last_stage:
-            return [(Address(Topic.PARTIALS, n), signal) for n in range(self._plan.mergers)]
+            mergers = [(Address(Topic.PARTIALS, n), signal) for n in range(self._plan.mergers)]
+            return [*mergers, (Address(Topic.SIGNALS, 0), signal)]
         receivers = table.units_of_stage(self._stage.number + 1)
         return [*((unit_address(unit), signal) for unit in receivers), (Address(Topic.SIGNALS, 0), signal)]
 
