@@ -99,8 +99,10 @@ def _groups(evidence: Evidence, results: Sequence[Result], standing: Sequence[Wr
     if evidence.finished and not (due or query.group_by or query.tumble_us is not None):
         due = [(_group_row(query, ()), standing[0].time if standing else 0)]  # without GROUP BY there is one row
     left = [(row.row, row.time) for row in standing]
-    for row, time in due:
-        same = [other for other in left if _alike_rows(row, other[0]) and other[1] <= time]
+    exact = query.tumble_us is not None
+    for row, time in sorted(due, key=lambda group: group[1]):
+        alike = [other for other in left if _alike_rows(row, other[0])]
+        same = [other for other in alike if other[1] == time or (other[1] < time and not exact)]
         if same:
             left.remove(same[0])
         else:
