@@ -77,7 +77,7 @@ def value(rng: random.Random, type_: Type, extreme: float = 0.0) -> Scalar:
             few = (-250, -150, -50, -1, 0, 1, 50, 99, 100, 150)
             return rng.choice([v for v in few if abs(v) < 10**type_.precision])
         case Kind.DOUBLE:
-            return rng.choice((-2.5, -1.0, -0.5, -0.0, 0.0, 0.1, 0.5, 1.0, 2.5, 3.0))
+            return rng.choice((-2.5, -1.0, -0.5, -0.0, 0.0, 0.1, 0.5, 1.0, 2.5, 3.0, math.nan))
         case Kind.BOOLEAN:
             return rng.random() < 0.5
         case Kind.STRING:

@@ -1,0 +1,108 @@
+"""Groups: what overflows, what a collision of hashes does, what a checkpoint holds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from biclique.kernels import grouping
+from biclique.kernels.groups import Groups, SumOverflow
+from biclique.kernels.partials import Shares, shares_of, window_starts
+from biclique.query.expression import Column
+from biclique.query.model import Aggregate, AggregateFunction, GroupKey, Item
+from biclique.query.types import BIGINT, DOUBLE, STRING, Type, decimal
+from tests.model.domains import plain, vector
+
+MAX = 2**63 - 1
+
+
+def item(function: AggregateFunction, argument: Type, result: Type) -> Item:
+    return Item("total", Aggregate(function, Column(0, 0, argument), result), result)
+
+
+def shares(items: list[Item], key: list[str], values: list, type_: Type) -> Shares:
+    arguments = [None if isinstance(i.value, GroupKey) else vector(type_, values) for i in items]
+    newest = np.arange(len(key), dtype=np.int64)
+    return shares_of([i.value for i in items], [vector(STRING, key)], arguments, newest)
+
+
+def test_a_sum_may_leave_64_bits_and_come_back() -> None:
+    items = [item(AggregateFunction.SUM, BIGINT, BIGINT)]
+    groups = Groups(items, [STRING])
+    groups.merge(shares(items, ["a"] * 3, [MAX, MAX, MAX], BIGINT))
+    with pytest.raises(SumOverflow) as stop:
+        groups.rows(groups.keys)
+    assert str(stop.value) == (
+        "SUM in column total of the group (a) does not fit into BIGINT; CAST its argument AS DOUBLE"
+    )
+    groups.merge(shares(items, ["a"] * 2, [-MAX, -MAX], BIGINT))
+    assert plain(groups.rows(groups.keys)[0]) == [MAX]
+
+
+def test_a_decimal_sum_has_the_digits_of_its_type() -> None:
+    money, sum_type = decimal(18, 2), decimal(18, 2)
+    items = [item(AggregateFunction.SUM, money, sum_type)]
+    groups = Groups(items, [STRING])
+    groups.merge(shares(items, ["a"], [10**18 - 1], money))
+    assert plain(groups.rows(groups.keys)[0]) == [10**18 - 1]
+    groups.merge(shares(items, ["a"], [1], money))
+    with pytest.raises(SumOverflow):
+        groups.rows(groups.keys)
+
+
+def test_a_sum_of_doubles_keeps_what_rounding_loses_and_knows_infinities() -> None:
+    items = [item(AggregateFunction.SUM, DOUBLE, DOUBLE)]
+    groups = Groups(items, [STRING])
+    values = [1e16, 1.0, -1e16, 1.0] * 100
+    groups.merge(shares(items, ["a"] * 400, values, DOUBLE))
+    assert plain(groups.rows([("a",)])[0]) == [200.0]
+    groups.merge(shares(items, ["b"] * 2, [math.inf, 1.0], DOUBLE))
+    groups.merge(shares(items, ["c"] * 2, [math.inf, -math.inf], DOUBLE))
+    found = plain(groups.rows([("b",), ("c",)])[0])
+    assert found[0] == math.inf and math.isnan(found[1])
+    groups.merge(shares(items, ["d"] * 2, [1.7e308, 1.7e308], DOUBLE))
+    with pytest.raises(SumOverflow, match=r"the group \(d\)"):
+        groups.rows([("d",)])
+
+
+def test_changed_groups_come_once_in_the_order_of_their_shares() -> None:
+    items = [Item("k", GroupKey(0, STRING), STRING), item(AggregateFunction.COUNT_DISTINCT, BIGINT, BIGINT)]
+    groups = Groups(items, [STRING])
+    assert groups.merge(shares(items, ["b", "a", "b", "b"], [1, 2, 3, 1], BIGINT)) == [("b",), ("a",)]
+    assert [plain(c) for c in groups.rows([("a",), ("b",)])] == [["a", "b"], [1, 2]]
+    assert groups.newest(("b",)) == 3
+    assert plain(groups.key_columns([("b",)])[0]) == ["b"]
+    before = groups.bytes
+    assert groups.merge(shares(items, ["b"], [1], BIGINT)) == [("b",)] and groups.bytes == before
+    groups.merge(shares(items, ["b"], [9], BIGINT))
+    assert groups.bytes > before
+
+
+def test_a_snapshot_does_not_depend_on_the_order_of_arrival() -> None:
+    items = [item(AggregateFunction.COUNT_DISTINCT, STRING, BIGINT)]
+    first, second = Groups(items, [STRING]), Groups(items, [STRING])
+    first.merge(shares(items, ["k"] * 4, ["x", "é", "", "y"], STRING))
+    second.merge(shares(items, ["k"] * 4, ["y", "", "é", "x"], STRING))
+    assert plain(first.snapshot().states[0][0]) == plain(second.snapshot().states[0][0]) == ["", "x", "y", "é"]
+
+
+def test_equal_hashes_do_not_make_equal_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hash function that knows two values only: what it says must be proved."""
+
+    def weak(vectors: object, count: int) -> tuple[np.ndarray, None]:
+        return np.arange(count, dtype=np.uint64) % np.uint64(2), None
+
+    monkeypatch.setattr(grouping, "hash_rows", weak)
+    for type_, values in (
+        (STRING, ["a", "b", "c", "a"]),
+        (BIGINT, [1, None, 0, 1]),
+        (DOUBLE, [0.0, math.nan, 1.0, -0.0]),
+    ):
+        found = grouping.grouped([vector(type_, values)], 4)
+        assert found.group_of.tolist() == [0, 1, 2, 0] and found.first.tolist() == [0, 1, 2]
+
+
+def test_windows_start_at_multiples_also_before_1970() -> None:
+    assert plain(window_starts(np.array([-1, 0, 9, 10, -10, -11]), 10)) == [-10, 0, 0, 10, -10, -20]
