@@ -1,4 +1,4 @@
-"""A checked query as text for golden files: every conversion visible, one line for each thing that a reader compares."""
+"""A checked query as text for golden files: every conversion visible, one line for each thing to compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden pairs: a condition as written, and the conjuncts that it becomes, with every conversion that the checker put in.
+"""Golden pairs: a condition as written, and the conjuncts that it becomes, with every conversion.
 
 UPDATE_GOLDEN=1 writes expressions.golden anew from the conditions in expressions.txt.
 """

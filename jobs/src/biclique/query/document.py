@@ -76,8 +76,10 @@ class _Reader:
         self._nodes = 0
 
     def document(self) -> Document:
+        """Events are taken one by one, so that a bound stops the parser too: its own work grows with depth squared."""
         try:
-            self._events = iter(list(yaml.parse(self._text, Loader=yaml.SafeLoader)))
+            self._events = iter(yaml.parse(self._text, Loader=yaml.SafeLoader))
+            return self._single_document()
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "line 1, column 1"
@@ -86,8 +88,6 @@ class _Reader:
             place, problem = "line 1, column 1", "a character that YAML does not allow"
         except (RecursionError, ValueError):
             place, problem = "line 1, column 1", "something that nests too deep or is no text"
-        else:
-            return self._single_document()
         raise QueryError(place, f"this is no YAML: {problem}", "correct the indentation, quotes or brackets near it")
 
     def _single_document(self) -> Document:
