@@ -44,20 +44,20 @@ def _picture(query: Query, described: PlanText) -> Iterator[str]:
     tiers = f" ─▶ shuffler ─▶ {count(described['dispatchers'], 'dispatcher')} ─"
     boxes = [_box(stage) for stage in described["stages"]]
     into = "into file" if isinstance(query.output, Files) else "into topic"
-    place = query.output.path if isinstance(query.output, Files) else query.output.topic
+    output = query.output.path if isinstance(query.output, Files) else query.output.topic
     indent = 0
-    for number_, name in enumerate(order):
+    for place, name in enumerate(order):
         line = f"  {name:<{width}}{tiers}" + "─" * indent
-        if number_ == 0:
+        if place == 0:
             yield line + "─┐"
             continue
-        line += f"─┴─▶ {boxes[number_ - 1]}"
-        if number_ < len(order) - 1:
-            indent += len(f"──▶ {boxes[number_ - 1]} ─") + 1
+        line += f"─┴─▶ {boxes[place - 1]}"
+        if place < len(order) - 1:
+            indent += len(f"┴─▶ {boxes[place - 1]} ─")
             yield line + " ─┐"
         else:
             merger = f" ─▶ {count(described['mergers'], 'merger')}" if described["mergers"] else ""
-            yield f"{line}{merger} ─▶ {into} {place}"
+            yield f"{line}{merger} ─▶ {into} {output}"
 
 
 def _box(stage: StageText) -> str:

@@ -14,7 +14,7 @@ from enum import Enum
 from biclique.plan.constant import INT64_MAX
 from biclique.plan.draft import Bound, StageDraft
 from biclique.plan.model import KeyRange
-from biclique.plan.shift import Peeled, peeled, round_trip, widened
+from biclique.plan.shift import Peeled, peeled, round_trip, unwidened, widened
 from biclique.query.expression import Expression
 from biclique.query.types import Kind
 
@@ -86,10 +86,10 @@ def _range(low: _End | None, high: _End | None) -> KeyRange:
     if _apart(ends):
         stepped = tuple(dict.fromkeys(end.stored for end in ends if end.stored.steps))
         stored, add_back = ends[0].stored.base if _rounds(ends) else round_trip(stepped), 0
-    low_bound, low_shift = (None, 0) if low is None else (low.probe, low.shift + add_back)
-    high_bound, high_shift = (None, 0) if high is None else (high.probe, high.shift + add_back)
+    low_bound, low_shift = (None, 0) if low is None else (unwidened(low.probe), low.shift + add_back)
+    high_bound, high_shift = (None, 0) if high is None else (unwidened(high.probe), high.shift + add_back)
     return KeyRange(
-        stored,
+        unwidened(stored),
         low_bound,
         low is not None and low.strict,
         low_shift,

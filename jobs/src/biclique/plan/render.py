@@ -7,7 +7,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 
 from biclique.plan.model import KeyRange
-from biclique.plan.shift import peeled, widens
+from biclique.plan.shift import peeled, unwidened, widens
 from biclique.query.expression import Call, Column, Expression, Literal, Op
 from biclique.query.model import Query
 from biclique.query.types import INTERVAL, Kind, Type
@@ -59,8 +59,7 @@ def _call(call: Call, query: Query) -> str:
 
 
 def _within(expression: Expression, written: str, binding: int) -> str:
-    while isinstance(expression, Call) and widens(expression):
-        expression = expression.args[0]
+    expression = unwidened(expression)
     if isinstance(expression, Call):
         own = BINDING.get(expression.op, COMPARISON if expression.op in INFIX else ATOM)
         if own < binding:

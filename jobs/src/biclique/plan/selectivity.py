@@ -6,6 +6,7 @@ pairs is a property of the predicate, not of how it is looked up.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from biclique.plan.draft import Bound, StageDraft
@@ -48,8 +49,13 @@ def of_stage(stage: StageDraft, assumed: Selectivities) -> float:
 def key_share(stage: StageDraft, stored: int, access: Access, assumed: Selectivities) -> float:
     """The share of the stored rows that fit a probe's keys: what an index hands on to the residual."""
     ranges = [key for key in (access.first, access.second) if key is not None]
-    used = {n for candidate in candidates(stage, stored) if candidate.range in ranges for n in candidate.uses}
-    return of_terms(replace(stage, bounds=tuple(stage.bounds[n] for n in sorted(used))), assumed)
+    return share_of(stage, [c for c in candidates(stage, stored) if c.range in ranges], assumed)
+
+
+def share_of(stage: StageDraft, chosen: Sequence[Candidate], assumed: Selectivities) -> float:
+    """Of the equalities and these ranges alone."""
+    used = sorted({bound for candidate in chosen for bound in candidate.uses})
+    return of_terms(replace(stage, bounds=tuple(stage.bounds[n] for n in used)), assumed)
 
 
 def of_terms(stage: StageDraft, assumed: Selectivities) -> float:

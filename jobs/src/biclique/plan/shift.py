@@ -91,10 +91,15 @@ def widened(expression: Expression) -> Expression:
     """An integer as BIGINT, a DECIMAL with all the digits that its scale leaves: both sides of a key are then of one
     type, and the same column is the same expression however the checker has cast it. Neither cast can fail."""
     widest = _widest(expression.type)
-    inner = expression
-    while isinstance(inner, Call) and widens(inner):
-        inner = inner.args[0]
+    inner = unwidened(expression)
     return inner if inner.type == widest else Call(Op.CAST, (inner,), widest)
+
+
+def unwidened(expression: Expression) -> Expression:
+    """Without casts that only widen: a key of the narrow value is the same number."""
+    while isinstance(expression, Call) and widens(expression):
+        expression = expression.args[0]
+    return expression
 
 
 def widens(call: Call) -> bool:

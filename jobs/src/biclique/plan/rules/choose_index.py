@@ -3,20 +3,23 @@ over `a.x` where a is stored, and two inequalities where b is.
 
 All equalities make one key. A range costs a binary search and saves up to a whole scan, so the narrowest one is always
 taken. A second one needs the index for two inequalities, whose probes cost a little more for each match and nothing for
-what does not match: it is taken unless the first alone is expected to leave few rows. What the keys do not express
+what does not match: it is taken unless the first alone is expected to leave few rows; of several pairs, the one that
+leaves the fewest (`b.low <= a.x` and `a.x <= b.high` belong together). What the keys do not express
 exactly is tested on the candidates.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from biclique.index.protocol import IndexKind
 from biclique.plan.draft import Draft, StageDraft
 from biclique.plan.key_ranges import Candidate, candidates
 from biclique.plan.load import stage_loads
 from biclique.plan.model import LEFT, RIGHT, Access
-from biclique.plan.selectivity import of_equalities, of_range
+from biclique.plan.selectivity import share_of
 from biclique.plan.statistics import Selectivities
 from biclique.query.expression import Expression
 
@@ -38,13 +41,14 @@ def choose_index(draft: Draft) -> Draft:
 
 
 def access(stage: StageDraft, stored: int, rows: float, assumed: Selectivities) -> Access:
-    chosen = candidates(stage, stored)[:2]
-    if len(chosen) == 2 and rows * of_equalities(stage, assumed) * of_range(chosen[0], assumed) <= FEW_ROWS:
-        chosen = chosen[:1]
-    return _access(stage, stored, chosen)
+    found = candidates(stage, stored)
+    if len(found) < 2 or rows * share_of(stage, found[:1], assumed) <= FEW_ROWS:
+        return _access(stage, stored, found[:1])
+    pairs = list(combinations(found, 2))
+    return _access(stage, stored, min(pairs, key=lambda pair: share_of(stage, pair, assumed)))
 
 
-def _access(stage: StageDraft, stored: int, chosen: tuple[Candidate, ...]) -> Access:
+def _access(stage: StageDraft, stored: int, chosen: Sequence[Candidate]) -> Access:
     match bool(stage.equals), len(chosen):
         case False, 0:
             kind = IndexKind.SCAN

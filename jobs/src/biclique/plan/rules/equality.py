@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from biclique.plan.draft import Draft, Equal, StageDraft
 from biclique.plan.model import LEFT, RIGHT
-from biclique.plan.shift import widened
+from biclique.plan.shift import unwidened, widened
 from biclique.query.expression import Call, Op
 from biclique.query.types import Kind
 
@@ -29,6 +29,9 @@ def equalities_of(stage: StageDraft) -> StageDraft:
             if sides == (RIGHT, LEFT):
                 one, other = other, one
             if {*sides} == {LEFT, RIGHT}:
-                found.append(Equal(number, (widened(one), widened(other)), one.type.kind is not Kind.STRING))
+                narrow = unwidened(one), unwidened(other)
+                same = narrow[LEFT].type == narrow[RIGHT].type
+                pair = narrow if same else (widened(one), widened(other))
+                found.append(Equal(number, pair, one.type.kind is not Kind.STRING))
     exact = len(found) == 1
     return replace(stage, equals=tuple(replace(e, exact=exact and e.exact) for e in found))

@@ -15,7 +15,6 @@ from dataclasses import replace
 from biclique.core.stamps import DISPATCHERS_MAX
 from biclique.plan.draft import Draft
 from biclique.plan.model import Reason, Topic
-from biclique.query.errors import QueryError
 from biclique.query.model import Kafka
 
 
@@ -23,8 +22,7 @@ def tiers(draft: Draft) -> Draft:
     query = draft.query
     if any(isinstance(source.input, Kafka) for source in query.sources):
         dispatchers, why = query.hints.partitions, "topics.partitions"
-        if not 1 <= dispatchers <= DISPATCHERS_MAX:
-            raise QueryError("spec.topics.partitions", f"{dispatchers} is out of range", f"use 1 to {DISPATCHERS_MAX}")
+        assert 1 <= dispatchers <= DISPATCHERS_MAX
     else:
         dispatchers, why = len(query.sources), "one for each source of files"
     merging = query.aggregating or query.distinct
