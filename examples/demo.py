@@ -1,8 +1,8 @@
 """`make demo`: two streams joined on a price band, shown, and counted a second time by another engine.
 
 The second count is DuckDB's, from the same files, and shares nothing with Biclique: it cuts prices and times into
-buckets, joins the buckets by equality and tests every pair that meets. Rows that Biclique set aside as late are left out
-of it. Both must agree on the number of pairs and on the sums of the ids, and no result id may be there twice.
+buckets, joins the buckets by equality and tests every pair that meets. Rows that Biclique set aside as late are left
+out of it. Both must agree on the number of pairs and on the sums of the ids, and no result id may be there twice.
 """
 
 from __future__ import annotations
@@ -89,9 +89,7 @@ def main(rows: int, folder: Path) -> None:
 
     title("The data")
     days = rows / 5 / 86400
-    print(
-        f"{rows:,} orders and as many offers of {days:.1f} days: a little out of order, some late, some without a price."
-    )
+    print(f"{rows:,} orders and as many offers of {days:.1f} days: out of order, some late, some without a price.")
     runpy.run_path(str(EXAMPLE / "generate.py"))["generate"](folder / "data", rows, seed=1)
 
     title("The plan")

@@ -17,7 +17,7 @@ FIRST_US = 1_772_352_000_000_000  # 2026-03-01 08:00 UTC
 PER_SECOND = 5
 DISORDER_US = 4_000_000
 LATE_US = 20 * 60 * 1_000_000
-ROWS_PER_FILE = 500_000
+ROWS_PER_FILE_MAX = 500_000
 ARTICLES_AROUND = np.array([12.0, 60.0, 400.0])  # books, shoes, phones
 
 
@@ -68,8 +68,9 @@ def write(table: pa.Table, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.parquet"):
         old.unlink()
-    for number, start in enumerate(range(0, len(table), ROWS_PER_FILE)):
-        pq.write_table(table.slice(start, ROWS_PER_FILE), folder / f"part-{number:03}.parquet")
+    rows = max(1, min(ROWS_PER_FILE_MAX, len(table) // 4))
+    for number, start in enumerate(range(0, len(table), rows)):
+        pq.write_table(table.slice(start, rows), folder / f"part-{number:03}.parquet")
 
 
 def generate(into: Path, rows: int, seed: int, per_second: float = PER_SECOND) -> None:

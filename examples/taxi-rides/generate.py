@@ -16,6 +16,7 @@ FIRST = datetime(2026, 3, 1, 8, tzinfo=UTC)
 SECONDS_APART = 0.5
 DISORDER_S = 20
 TOWN_M = 6000
+FILES = 4
 PLACES = np.array([[3000, 3200], [5200, 900], [1100, 4700], [4100, 4400]])  # station, airport bus, hospital, theatre
 COLUMNS = ("id", "picked_up", "passengers", "from_x", "from_y", "to_x", "to_y")
 
@@ -35,13 +36,14 @@ def generate(into: Path, rows: int, seed: int) -> None:
     behind[rng.choice(rows, max(1, rows // 1000), replace=False)] = 3600.0
     unreadable = set(rng.choice(rows, max(1, rows // 2000), replace=False).tolist())
     (into / "rides").mkdir(parents=True, exist_ok=True)
-    with (into / "rides" / "rides.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        for i in range(rows):
-            at = FIRST + timedelta(seconds=round(i * SECONDS_APART - float(behind[i]), 3))
-            people = "two" if i in unreadable else passengers[i]
-            writer.writerow((i, at.isoformat(), people, *begin[i], *end[i]))
+    for number, part in enumerate(np.array_split(np.arange(rows), FILES)):
+        with (into / "rides" / f"rides-{number}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(COLUMNS)
+            for i in part.tolist():
+                at = FIRST + timedelta(seconds=round(i * SECONDS_APART - float(behind[i]), 3))
+                people = "two" if i in unreadable else passengers[i]
+                writer.writerow((i, at.isoformat(), people, *begin[i], *end[i]))
 
 
 if __name__ == "__main__":
