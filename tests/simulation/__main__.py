@@ -13,13 +13,18 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from tests.simulation.runs import Verdict, story_of, verdicts
+if TYPE_CHECKING:
+    from tests.simulation.runs import Verdict
+
 
 PROGRESS_SECONDS = 15
 
 
 def seeds(first: int, count: int, jobs: int) -> int:
+    from tests.simulation.runs import story_of, verdicts
+
     failed = tally(verdicts(range(first, first + count), jobs), count)
     if failed:
         print(story_of(failed[0].seed))
@@ -44,6 +49,8 @@ def tally(found: Iterable[Verdict], count: int) -> list[Verdict]:
 
 
 def simulate(seed: int) -> int:
+    from tests.simulation.runs import story_of
+
     story = story_of(seed)
     print(story)
     return 0 if story.endswith("every promise was kept") else 1
@@ -58,10 +65,20 @@ def main() -> int:
     many.add_argument("--first", type=int, default=0)
     many.add_argument("--count", type=int, default=3000)
     many.add_argument("--jobs", type=int, default=2)
+    bugs = commands.add_parser("planted", help="planted bugs")
+    how = bugs.add_mutually_exclusive_group(required=True)
+    how.add_argument("--replay", action="store_true")
+    how.add_argument("--hunt", action="store_true")
+    bugs.add_argument("--only", default="", help="those whose name has this in it")
+    bugs.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     match args.command:
         case "simulate":
             return simulate(args.seed)
+        case "planted":
+            from tests.simulation import planted
+
+            return planted.replay(args.jobs) if args.replay else planted.hunt(args.jobs, args.only)
         case _:
             return seeds(args.first, args.count, args.jobs)
 

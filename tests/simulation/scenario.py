@@ -17,6 +17,7 @@ from biclique.query.model import Query
 from biclique.routing.protocol import Strategy
 from biclique.routing.table import Subgroup
 from biclique.tiers.progress import SourcePartition
+from biclique.tiers.state import BlobRows
 from tests.simulation.queries import random_query, random_value
 
 TICK_US = 1_000_000  # event time is counted in these
@@ -43,6 +44,7 @@ class Scenario:
     unit_records: int
     matches_max: int
     pending_rows_max: int
+    blob_rows: BlobRows
 
     def dispatcher_of(self, key: SourcePartition) -> int:
         return self.partitions.index(key) % self.plan.dispatchers
@@ -90,6 +92,7 @@ def scenario_of(rng: random.Random) -> Scenario:
         unit_records=rng.choice((1, 3, 12, 64)),
         matches_max=rng.choice((1, 2, 4, 8, 1000)),
         pending_rows_max=rng.choice((2, 6, 1000, 1000)),
+        blob_rows=BlobRows(*rng.choice(((1, 1), (2, 3), (4, 9), (1000, 1000)))),
     )
 
 

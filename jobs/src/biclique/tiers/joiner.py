@@ -27,7 +27,7 @@ from biclique.tiers.inbox import INFINITE, Inbox, in_stamp_order, joiner_produce
 from biclique.tiers.matching import Batch, Probing, batches
 from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
 from biclique.tiers.progress import BlobRef, JoinerProgress, Manifest
-from biclique.tiers.state import SideState
+from biclique.tiers.state import BLOB_ROWS, BlobRows, SideState
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class JoinerLimits:
 
     matches_max: int = 1 << 20
     pending_rows_max: int = 1 << 22
+    blob_rows: BlobRows = BLOB_ROWS
 
 
 @dataclass(slots=True)
@@ -81,7 +82,8 @@ class Joiner:
         self._results = ResultEmission(plan) if self._last_stage and not plan.mergers else None
         self._next_stage = None if self._last_stage else StageEmission(plan, self._stage, self._producer)
         self.states: dict[int, SideState] = {
-            n: SideState(self._stage, n, self._partials.sums(n) if self._partials else ()) for n in stored_sides(unit)
+            n: SideState(self._stage, n, self._partials.sums(n) if self._partials else (), limits.blob_rows)
+            for n in stored_sides(unit)
         }
         self._probings = {n: Probing(self._stage, state) for n, state in self.states.items()}
         self._replayed: dict[int, list[Rows]] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from biclique.core.codec import checksum, decode_rows, encode_rows
 from biclique.core.rows import Rows
@@ -22,7 +23,15 @@ from biclique.query.expression import Column
 from biclique.tiers.messages import TIME_NEVER
 from biclique.tiers.progress import BlobRef
 
-BLOB_ROWS_MIN, BLOB_ROWS_MAX = 4_096, 32_768  # 256 kB to 1 MB at 30 to 60 bytes a row
+
+class BlobRows(NamedTuple):
+    """A last blob with fewer rows than `least` is written again with what follows it; none has more than `most`."""
+
+    least: int = 4_096
+    most: int = 32_768  # 1 MB at 30 bytes a row
+
+
+BLOB_ROWS = BlobRows()
 ARCHIVES_PER_WINDOW = 10  # the paper's archive period: a tenth of the window
 
 
@@ -60,7 +69,8 @@ class _Part:
 class SideState:
     """What a unit stores of one side, and how the other side's rows find it."""
 
-    def __init__(self, stage: Stage, number: int, sums: tuple[int, ...] = ()) -> None:
+    def __init__(self, stage: Stage, number: int, sums: tuple[int, ...] = (), blob_rows: BlobRows = BLOB_ROWS) -> None:
+        self._blob_rows = blob_rows
         side, other = stage.sides[number], stage.sides[1 - number]
         self.number, self.side = number, side
         access = side.access
@@ -129,13 +139,14 @@ class SideState:
             if part.sealed_to == part.store.end:
                 continue
             last = part.sealed[-1] if part.sealed else None
-            if last is not None and last.first is not None and last.ref.rows < BLOB_ROWS_MIN:
+            if last is not None and last.first is not None and last.ref.rows < self._blob_rows.least:
                 part.sealed_to = last.first
                 part.sealed.pop()
             rows = part.store.rows_from(part.sealed_to)
             first = part.sealed_to
-            for at in range(0, len(rows), BLOB_ROWS_MAX):
-                chunk = rows.slice(at, min(len(rows), at + BLOB_ROWS_MAX))
+            most = self._blob_rows.most
+            for at in range(0, len(rows), most):
+                chunk = rows.slice(at, min(len(rows), at + most))
                 data = encode_rows(chunk, self._types)
                 ref = BlobRef(next(names), self.number, len(chunk), checksum(data), part.adopted)
                 part.sealed.append(_Sealed(ref, None if at else first, int(chunk.oldest.max())))

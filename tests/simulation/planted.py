@@ -1,0 +1,186 @@
+"""Planted bugs: plausible mistakes in the shipped code, each of which the simulator must catch.
+
+A bug is a file in planted/: a sentence that says what is wrong, then a patch of one module. Patches are applied in
+memory, in a process of their own. `hunt` looks for the first seed that catches each one, and writes planted.json and
+docs/planted-bugs.md; `replay` runs those seeds again: what was caught must be caught.
+
+Nothing of the package may be imported here: it has to be imported by the patched process.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+from tests.simulation.patching import Patch, install
+
+FOLDER = Path(__file__).parent / "planted"
+CATCHES = FOLDER / "planted.json"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
+SEEDS = 3000  # what `make test` runs, so what each bug must be caught within
+SECONDS_MAX = 60  # for one seed: a bug may well be a loop without an end
+
+
+@dataclass(frozen=True)
+class Bug:
+    name: str
+    rule: str
+    patch: Patch
+
+
+@dataclass(frozen=True)
+class Catch:
+    """`seed` None: nothing was found. `tried`: how many seeds it took."""
+
+    bug: str
+    seed: int | None
+    said: str
+    tried: int = 1
+
+
+def bugs() -> list[Bug]:
+    return [read_bug(path) for path in sorted(FOLDER.glob("*.patch"))]
+
+
+def read_bug(path: Path) -> Bug:
+    said, header, text = path.read_text().partition("\n--- ")
+    file, *lines = text.splitlines()
+    assert header and lines[0] == f"+++ {file}", f"{path.name} is no patch of one file"
+    hunks: list[tuple[list[str], list[str]]] = []
+    for line in lines[1:]:
+        if line.startswith("@@"):
+            hunks.append(([], []))
+            continue
+        kind, rest = line[:1], line[1:]
+        assert kind in {" ", "-", "+", ""}, f"{path.name}: {line!r}"
+        if kind != "+":
+            hunks[-1][0].append(rest)
+        if kind != "-":
+            hunks[-1][1].append(rest)
+    module = file.removeprefix("jobs/src/").removesuffix(".py").replace("/", ".")
+    changes = tuple(("\n".join(old), "\n".join(new)) for old, new in hunks)
+    return Bug(path.stem, " ".join(said.split()), Patch(module, changes))
+
+
+def recorded() -> dict[str, Catch]:
+    if not CATCHES.exists():
+        return {}
+    return {name: Catch(name, **fields) for name, fields in json.loads(CATCHES.read_text()).items()}
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+def _too_long(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"no end within {SECONDS_MAX} seconds")
+
+
+def look(task: tuple[Bug, tuple[int, ...]]) -> Catch:
+    """In a process of its own: the first of the seeds that shows the bug."""
+    bug, seeds = task
+    install(bug.patch)
+    from tests.simulation.runs import verdict_of  # only now: it imports what has been patched
+
+    signal.signal(signal.SIGALRM, _too_long)
+    for tried, seed in enumerate(seeds, 1):
+        signal.alarm(SECONDS_MAX)
+        verdict = verdict_of(seed)
+        signal.alarm(0)
+        if not verdict.passed:
+            return Catch(bug.name, seed, verdict.violations[0], tried)
+    return Catch(bug.name, None, "", len(seeds))
+
+
+def looked_for(tasks: Iterable[tuple[Bug, tuple[int, ...]]], jobs: int) -> Iterator[Catch]:
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
+        yield from pool.imap(look, tasks, chunksize=1)
+
+
+def replay(jobs: int) -> int:
+    """Every bug with the seed that caught it."""
+    began, known = time.monotonic(), recorded()
+    planted = bugs()
+    missing = [bug.name for bug in planted if bug.name not in known or known[bug.name].seed is None]
+    for name in missing:
+        print(f"{name}: no seed is known; run planted --hunt")
+    tasks = [(bug, (seed,)) for bug in planted if (seed := _seed_of(bug, known)) is not None]
+    missed = 0
+    for catch in looked_for(tasks, jobs):
+        if catch.seed is None:
+            missed += 1
+            print(
+                f"{catch.bug}: seed {known[catch.bug].seed} does not catch it any more; run planted --hunt", flush=True
+            )
+    failed = len(missing) + missed
+    print(f"{len(planted) - failed} planted bugs caught, {failed} missed, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+def _seed_of(bug: Bug, known: dict[str, Catch]) -> int | None:
+    return known[bug.name].seed if bug.name in known else None
+
+
+def hunt(jobs: int, only: str = "") -> int:
+    """Look for every bug anew, beginning with the seed that caught it last."""
+    known = recorded()
+    wanted = [bug for bug in bugs() if only in bug.name]
+    tasks = []
+    for bug in wanted:
+        last = _seed_of(bug, known)
+        tasks.append((bug, (*(() if last is None else (last,)), *range(SEEDS))))
+    missed = 0
+    for catch in looked_for(tasks, jobs):
+        missed += catch.seed is None
+        found = (
+            f"seed {catch.seed}, {catch.said[:140]}" if catch.seed is not None else f"NOT CAUGHT in {catch.tried} seeds"
+        )
+        print(f"{catch.bug}: {found}", flush=True)
+        known[catch.bug] = catch
+        write(known)
+    print(f"{len(wanted) - missed} planted bugs caught, {missed} missed")
+    return 1 if missed else 0
+
+
+# --- what is written -------------------------------------------------------------------------------------------------
+
+
+def write(known: dict[str, Catch]) -> None:
+    planted = bugs()
+    fields = {bug.name: asdict(known[bug.name]) for bug in planted if bug.name in known}
+    for catch in fields.values():
+        del catch["bug"], catch["tried"]
+    CATCHES.write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n")
+    DOCUMENT.write_text(document(planted, known))
+
+
+def document(planted: list[Bug], known: dict[str, Catch]) -> str:
+    lines = [
+        "# Planted bugs",
+        "",
+        f"{len(planted)} plausible mistakes, each a patch to shipped code that was written before any seed was run",
+        "on it (`tests/simulation/planted/`). The simulator must catch each within the seeds that `make test` runs;",
+        "`make test` replays the seed that caught it. The list is made by `python -m tests.simulation planted --hunt`.",
+        "",
+        "| bug | what is wrong | in | seed | what the auditor said |",
+        "|---|---|---|---|---|",
+    ]
+    for bug in planted:
+        catch = known.get(bug.name, Catch(bug.name, None, ""))
+        seed = "none yet" if catch.seed is None else str(catch.seed)
+        module = bug.patch.module.removeprefix("biclique.")
+        lines.append(f"| {bug.name} | {_cell(bug.rule)} | {module} | {seed} | {_cell(_short(catch.said))} |")
+    return "\n".join([*lines, ""])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 110 else text[:109].rstrip() + "…"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
