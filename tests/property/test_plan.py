@@ -168,9 +168,10 @@ def statistics(rng: random.Random, relations: int) -> Statistics:
     )
 
 
-def case(seed: int) -> tuple[Plan, list[list[Row]]]:
+def case(seed: int, relations: int = 0) -> tuple[Plan, list[list[Row]]]:
+    """`relations` 0: two or three."""
     rng = random.Random(seed)
-    relations = rng.choice((2, 2, 2, 3))
+    relations = relations or rng.choice((2, 2, 2, 3))
     predicate = Predicates(rng, relations)
     predicates = tuple(predicate() for _ in range(rng.choice((1, 1, 2, 2, 3, 4))))
     item = rng.choice(predicate.columns[rng.randrange(relations)])
