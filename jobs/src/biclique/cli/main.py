@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -71,7 +72,15 @@ def explain(manifest: Path) -> None:
         click.echo(explained(make_plan(query, statistics), statistics), nl=False)
 
 
+def keep_compiled_kernels() -> None:
+    """In the user's cache, where make keeps them too: beside the sources they would be compiled again for each
+    checkout, and could not be kept at all where the package is not ours to write. Needed before numba is imported."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(cache) / "biclique" / "numba"))
+
+
 def main() -> None:
+    keep_compiled_kernels()
     try:
         cli(standalone_mode=False)
     except click.exceptions.Exit as end:
