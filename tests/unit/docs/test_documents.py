@@ -63,9 +63,9 @@ def test_what_a_document_names_exists(document: Path) -> None:
 
 
 def cli_commands() -> set[str]:
-    from biclique.cli.main import main
+    from biclique.cli.main import cli
 
-    return set(main.commands)
+    return set(cli.commands)
 
 
 def manifests() -> list[tuple[str, str]]:
