@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 
-from biclique.kernels.evaluate import compile_expression, compile_predicate, failures, truth
+from biclique.kernels.evaluate import CACHE_ROWS, compile_expression, compile_predicate, failures, truth
 from biclique.query.expression import Call, Column, Expression, Literal, Op
 from biclique.query.types import BOOLEAN
 from tests.model.domains import ALL_TYPES, column, plain, vector
@@ -52,6 +53,7 @@ def test_vectorised_is_scalar(seed: int) -> None:
             f"seed {seed}, tree {number}: {tree}\n{rows[wrong[0]]}\n{found[wrong[0]]} != {expected[wrong[0]]}"
         )
         assert failures(result) == expected.count(FAILED)
+        assert len(program.run([v.slice(0, 0) for v in vectors], 0)) == 0
         assert program.fails or FAILED not in expected
         if result.valid is not None:  # the contract of a stored column: nothing under a null
             empty = [v for v, there in zip(_raw(result), result.valid, strict=True) if not there]
@@ -68,9 +70,12 @@ def test_a_conjunction_is_its_conjuncts_and_so_is_its_count_of_failures(seed: in
     values = data(rng, 64)
     vectors = [vector(c.type, v) for c, v in zip(COLUMNS, values, strict=True)]
     trees = Trees(rng, COLUMNS)
+    copies = CACHE_ROWS // 64 + 3  # more than one block, and the last one short
+    several = [v.take(np.tile(np.arange(64), copies)) for v in vectors]
     for number in range(25):
         conjuncts = [trees.predicate(rng.randint(1, 3)) for _ in range(rng.randint(0, 4))]
-        mask, failed = compile_predicate(conjuncts, POSITIONS).run(vectors, 64)
+        predicate = compile_predicate(conjuncts, POSITIONS)
+        mask, failed = predicate.run(vectors, 64)
         whole: Expression = Literal(True, BOOLEAN)
         for conjunct in conjuncts:
             whole = Call(Op.AND, (whole, conjunct), BOOLEAN)
@@ -78,3 +83,6 @@ def test_a_conjunction_is_its_conjuncts_and_so_is_its_count_of_failures(seed: in
         assert mask.tolist() == [v is True for v in expected], f"seed {seed}, {number}: {conjuncts}"
         assert failed == expected.count(FAILED), f"seed {seed}, {number}: {conjuncts}"
         assert truth(compile_expression(whole, POSITIONS).run(vectors, 64)).tolist() == mask.tolist()
+        if number == 0:
+            masks, failed_in_all = predicate.run(several, 64 * copies)
+            assert (masks.reshape(copies, 64) == mask).all() and failed_in_all == failed * copies

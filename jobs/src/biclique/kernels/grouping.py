@@ -51,7 +51,12 @@ def _number(hashes: Hashes, slots: Indexes, group_of: Indexes, first: Indexes) -
 
 def grouped(keys: Sequence[Vector], count: int) -> Grouping:
     """`count` rows; without keys they are one group (none, if there are no rows)."""
-    hashes, _ = hash_rows(keys, count)
+    return grouped_by(hash_rows(keys, count)[0], keys)
+
+
+def grouped_by(hashes: Hashes, keys: Sequence[Vector]) -> Grouping:
+    """By hashes of the keys, however weak."""
+    count = len(hashes)
     slots = np.full(1 << max(2 * count - 1, 1).bit_length(), -1, np.int64)
     group_of, first = np.empty(count, np.int64), np.empty(count, np.int64)
     groups = _number(hashes, slots, group_of, first)

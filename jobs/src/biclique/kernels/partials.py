@@ -206,6 +206,12 @@ def _add_counts(group_of: Indexes, counts: Int64s, total: Int64s) -> None:
         total[group_of[i]] += counts[i]
 
 
+@njit(cache=True, nogil=True)
+def _raise_to(group_of: Indexes, times: Int64s, latest: Int64s) -> None:
+    for i in range(len(group_of)):
+        latest[group_of[i]] = max(latest[group_of[i]], times[i])
+
+
 def _added(grouping: Grouping, counts: Int64s) -> Int64s:
     total = np.zeros(len(grouping.first), np.int64)
     _add_counts(grouping.group_of, counts, total)
@@ -303,7 +309,7 @@ def _with_distinct(
     """One row for each group, and more rows for the groups with several distinct values."""
     groups = len(grouping.first)
     latest = np.full(groups, np.iinfo(np.int64).min, np.int64)
-    np.maximum.at(latest, grouping.group_of, newest)
+    _raise_to(grouping.group_of, newest, latest)
     heads = tuple(key.take(grouping.first) for key in keys)
     if not distinct:
         return Shares(heads, tuple(states), latest)
