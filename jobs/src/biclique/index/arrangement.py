@@ -16,9 +16,19 @@ from numpy.typing import NDArray
 
 from biclique.index.protocol import KEY_MAX, KEY_MIN, Keys, ProbeKeys, StoredKeys
 from biclique.index.runs import Run, SortKeys
-from biclique.kernels.sorted_runs import composite_ranges, lower_bounds, range_ends
+from biclique.kernels.sort_order import sort_order
+from biclique.kernels.sorted_runs import (
+    composite_ranges,
+    key_ranges,
+    key_ranges_fenced,
+    lower_bounds,
+    lower_bounds_fenced,
+)
 
 Positions = NDArray[np.int64]
+
+RANGES_SAMPLED = 16
+SHORT_RANGE_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +73,42 @@ class Probes:
             if self.equal[-1] < run.major[0] or self.equal[0] > run.major[-1]:
                 return -1
             return int(composite_ranges(run.major, run.minor, self.equal, self.low, self.high, starts, ends))
-        touched = 0
         if self.low is None:
             starts[:] = 0
+            touched = 0
         elif self.low[0] > run.major[-1]:
             return -1
+        elif self.above is None or self._narrow(run):
+            return self._short_ranges(run, self.low, starts, ends)
         else:
-            touched += int(lower_bounds(run.major, self.low, starts))
-        if self.above is None:
-            return touched + int(range_ends(run.major, self.high, starts, ends))
+            touched = _search(run, self.low, starts)
         if self.high[-1] < run.major[0]:
             return -1
+        assert self.above is not None
         bounded = len(self.above)
         ends[bounded:] = rows
-        return touched + int(lower_bounds(run.major, self.above, ends[:bounded]))
+        return touched + _search(run, self.above, ends[:bounded])
+
+    def _short_ranges(self, run: Run, low: Keys, starts: Positions, ends: Positions) -> int:
+        if run.fences is None:
+            return int(key_ranges(run.major, low, self.high, starts, ends))
+        return int(key_ranges_fenced(run.major, run.fences, low, self.high, starts, ends))
+
+    def _narrow(self, run: Run) -> bool:
+        """Where memory must be waited for, a second search is dearer than to go on from the start of a short range;
+        how long ranges are is asked of a few."""
+        if run.fences is None or self.low is None:
+            return False
+        step = 1 + len(self) // RANGES_SAMPLED
+        first = np.searchsorted(run.major, self.low[::step])
+        last = np.searchsorted(run.major, self.high[::step], side="right")
+        return bool((last - first).mean() <= SHORT_RANGE_ROWS)
+
+
+def _search(run: Run, values: Keys, positions: Positions) -> int:
+    if run.fences is None:
+        return int(lower_bounds(run.major, values, positions))
+    return int(lower_bounds_fenced(run.major, run.fences, values, positions))
 
 
 def arrange_probes(keys: ProbeKeys, bounds: Bounds) -> Probes | None:
@@ -87,17 +119,17 @@ def arrange_probes(keys: ProbeKeys, bounds: Bounds) -> Probes | None:
             uncrossed = low <= high
             if not uncrossed.all():
                 possible = uncrossed if possible is None else possible & uncrossed
-    chosen = None if possible is None or possible.all() else np.flatnonzero(possible)
+    chosen = None if possible is None or possible.all() else np.flatnonzero(possible).astype(np.int32)
     count = keys.count if chosen is None else len(chosen)
     if count == 0:
         return None
     leading = bounds.equal if bounds.equal is not None else bounds.low if bounds.low is not None else bounds.high
     if leading is None:
-        order = np.arange(count) if chosen is None else chosen
+        order = np.arange(count, dtype=np.int32) if chosen is None else chosen
     elif chosen is None:
-        order = np.argsort(leading)
+        order = sort_order(leading)
     else:
-        order = chosen[np.argsort(leading[chosen])]
+        order = chosen[sort_order(leading[chosen])]
 
     def of(keys: Keys | None, missing: int) -> Keys:
         return np.full(count, missing, np.int64) if keys is None else keys[order]
@@ -113,7 +145,7 @@ def arrange_probes(keys: ProbeKeys, bounds: Bounds) -> Probes | None:
         above = high[:0]
     summarised = bounds.second_low is not None or bounds.second_high is not None
     return Probes(
-        order.astype(np.int32),
+        order,
         equal,
         low,
         high,

@@ -157,21 +157,23 @@ class ChainStore:
         return self._collect(stored, StoredRows.take, concat_rows)
 
     def column(self, position: int, stored: NDArray[np.int64]) -> Vector:
-        return self._collect(stored, lambda rows, numbers: rows.columns[position].take(numbers), concat_vectors)
+        return self._collect(
+            stored, lambda rows, numbers, base: rows.columns[position].take(numbers, base), concat_vectors
+        )
 
     def _collect(
         self,
         stored: NDArray[np.int64],
-        take: Callable[[StoredRows, NDArray[np.int64]], Taken],
+        take: Callable[[StoredRows, NDArray[np.int64], int], Taken],
         concat: Callable[[Sequence[Taken]], Taken],
     ) -> Taken:
         if len(stored) == 0:
-            return take(StoredRows(self._layout.column_types, self._layout.id_parts), stored)
+            return take(StoredRows(self._layout.column_types, self._layout.id_parts), stored, 0)
         least = int(stored.min())
         assert self._segments[0].base <= least and int(stored.max()) < self._end, "a reference to a row not stored"
         last = self._segments[-1]
         if least >= last.base:
-            return take(last.rows, stored - last.base)
+            return take(last.rows, stored, last.base)
         bases = np.array([segment.base for segment in self._segments], np.int64)
         homes = np.searchsorted(bases, stored, side="right") - 1
         cuts: NDArray[np.int64] = np.flatnonzero(homes[1:] != homes[:-1]) + 1
@@ -184,7 +186,7 @@ class ChainStore:
         parts = []
         for start, stop in pairwise([0, *cuts.tolist(), len(stored)]):
             segment = self._segments[int(homes[start])]
-            parts.append(take(segment.rows, stored[start:stop] - segment.base))
+            parts.append(take(segment.rows, stored[start:stop], segment.base))
         return concat(parts)
 
     def rows_from(self, position: int) -> Rows:

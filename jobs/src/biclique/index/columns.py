@@ -1,9 +1,8 @@
-"""Rows in stamp order, column by column: buffers that grow at their end and whose rows never move or change.
+"""Rows in stamp order, column by column: buffers that grow at their end, whose rows never change.
 
-A buffer that is full is copied into one a quarter larger (small ones into one twice as large), never resized in
-place, so that an array handed out earlier stays what it was; the slack is at most a quarter of the state. `trim`
-gives the slack back once no more rows will come. Validity masks exist from the first null on; `oldest` is an array of
-its own from the first row on whose oldest and newest times differ.
+Arrays handed out stay what they are, whatever is appended (index/buffer.py). `trim` gives slack back once no more rows
+will come. Validity masks exist from the first null on; `oldest` is an array of its own from the first row on whose
+oldest and newest times differ.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from biclique.core.rows import Mask, Rows, Vector
+from biclique.index.buffer import Buffer
+from biclique.kernels.gather import gather_values
 from biclique.kernels.text_buffers import buffers_of, strings_from
 from biclique.kernels.text_rows import gather_bytes, text_offsets
 from biclique.query.types import Kind, Type
 
-CAPACITY_FIRST = 64
-DOUBLED_BELOW = 1 << 14  # entries; above it a buffer grows by a quarter
 TEXT_BYTES_MAX = 2**31 - 1  # of one Arrow string array
 
 
@@ -39,41 +38,6 @@ def stored_dtype(type_: Type) -> np.dtype[np.generic]:
         case Kind.DECIMAL | Kind.TIMESTAMP | Kind.INTERVAL:
             return np.dtype(np.int64)
     raise AssertionError(f"{type_} has no numpy form")
-
-
-class Buffer:
-    """A growing array."""
-
-    __slots__ = ("_data", "length")
-
-    def __init__(self, dtype: DTypeLike) -> None:
-        self._data: NDArray[Any] = np.empty(0, dtype)
-        self.length = 0
-
-    @property
-    def values(self) -> NDArray[Any]:
-        return self._data[: self.length]
-
-    @property
-    def nbytes(self) -> int:
-        return int(self._data.nbytes)
-
-    def extend(self, values: NDArray[Any]) -> None:
-        start, stop = self.length, self.length + len(values)
-        if stop > len(self._data):
-            self._grow(stop)
-        self._data[start:stop] = values
-        self.length = stop
-
-    def trim(self) -> None:
-        if self.length < len(self._data):
-            self._data = self.values.copy()
-
-    def _grow(self, needed: int) -> None:
-        spare = self.length if self.length < DOUBLED_BELOW else self.length >> 2
-        data = np.empty(max(needed, self.length + spare, CAPACITY_FIRST), self._data.dtype)
-        data[: self.length] = self.values
-        self._data = data
 
 
 class Validity:
@@ -128,9 +92,12 @@ class NumberColumn:
     def nbytes(self) -> int:
         return self._values.nbytes + self._validity.nbytes
 
-    def take(self, rows: NDArray[np.int64]) -> Vector:
+    def take(self, rows: NDArray[np.int64], base: int = 0) -> Vector:
+        """`rows` are references, `base` that of the first row."""
         valid = self.valid
-        return Vector(self.values[rows], None if valid is None else valid[rows])
+        return Vector(
+            gather_values(self.values, rows, base), None if valid is None else gather_values(valid, rows, base)
+        )
 
     def slice(self, start: int, stop: int) -> Vector:
         valid = self.valid
@@ -161,7 +128,8 @@ class TextColumn:
     def nbytes(self) -> int:
         return self._offsets.nbytes + self._data.nbytes + self._validity.nbytes
 
-    def take(self, rows: NDArray[np.int64]) -> Vector:
+    def take(self, rows: NDArray[np.int64], base: int = 0) -> Vector:
+        rows = rows - base
         offsets: NDArray[np.int64] = self._offsets.values
         out_offsets = np.empty(len(rows) + 1, np.int64)
         total = int(text_offsets(offsets, rows, out_offsets))
@@ -233,14 +201,15 @@ class StoredRows:
         for column, vector in zip(self.columns, rows.columns, strict=True):
             column.extend(vector)
 
-    def take(self, rows: NDArray[np.int64]) -> Rows:
-        newest = self.newest[rows]
+    def take(self, rows: NDArray[np.int64], base: int = 0) -> Rows:
+        """`rows` are references, `base` that of the first row."""
+        newest = gather_values(self.newest, rows, base)
         return Rows(
-            self.stamps[rows],
-            tuple(ids.values[rows] for ids in self._ids),
+            gather_values(self.stamps, rows, base),
+            tuple(gather_values(ids.values, rows, base) for ids in self._ids),
             newest,
-            newest if self._oldest is None else self.oldest[rows],
-            tuple(column.take(rows) for column in self.columns),
+            newest if self._oldest is None else gather_values(self.oldest, rows, base),
+            tuple(column.take(rows, base) for column in self.columns),
         )
 
     def slice(self, start: int, stop: int) -> Rows:

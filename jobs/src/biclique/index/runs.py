@@ -21,15 +21,17 @@ from numpy.typing import NDArray
 
 from biclique.kernels.dominance import level_starts, summarise
 from biclique.kernels.merge import merge_composite, merge_single
-from biclique.kernels.sorted_runs import sort_order
+from biclique.kernels.sort_order import sort_order
+from biclique.kernels.sorted_runs import FENCE_ROWS
 
 Keys = NDArray[np.int64]
 RowNumbers = NDArray[np.int32]
 
-GROWTH = 2
+GROWTH = 4
 SMALL_ROWS = 256  # runs up to this size are merged whatever their proportion: a run costs a probe more than they do
 MERGE_ROWS_AT_ONCE = 1 << 18  # about 2 ms
-MERGE_PACE = 8
+MERGE_PACE = 16
+FENCED_ROWS_MIN = 1 << 19  # 4 MB of keys
 NO_KEYS = np.empty(0, np.int64)
 
 
@@ -54,10 +56,11 @@ class Hierarchy:
 class Run:
     """Rows of one segment in key order. `last_row`: the greatest row number in it."""
 
-    __slots__ = ("_hierarchy", "last_row", "major", "minor", "rows", "second", "sums")
+    __slots__ = ("_fences", "_hierarchy", "last_row", "major", "minor", "rows", "second", "sums")
 
     def __init__(self, major: Keys, minor: Keys | None, second: Keys | None, rows: RowNumbers, last_row: int) -> None:
         self.major, self.minor, self.second, self.rows, self.last_row = major, minor, second, rows, last_row
+        self._fences: Keys | None = None
         self._hierarchy: Hierarchy | None = None
         self.sums: tuple[Any, ...] = ()  # index/totals.py keeps a run's prefix sums here, made when first asked for
 
@@ -65,9 +68,17 @@ class Run:
         return len(self.rows)
 
     @property
+    def fences(self) -> Keys | None:
+        """Every FENCE_ROWS-th key of a run too big for the caches; None: search the keys themselves."""
+        if self._fences is None and len(self) >= FENCED_ROWS_MIN:
+            self._fences = self.major[::FENCE_ROWS].copy()
+        return self._fences
+
+    @property
     def nbytes(self) -> int:
         total: int = self.major.nbytes + self.rows.nbytes
         total += sum(keys.nbytes for keys in (self.minor, self.second) if keys is not None)
+        total += 0 if self._fences is None else self._fences.nbytes
         total += 0 if self._hierarchy is None else 2 * self._hierarchy.least.nbytes
         total += sum(sums.nbytes for sums in self.sums)
         return total

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy import uint64 as place
 from numpy.typing import NDArray
 
 from biclique.kernels.qualify import within_window
@@ -103,26 +104,27 @@ def expand_dominance(
                 stop = min(end, (position | (FANOUT - 1)) + 1)
                 while position < stop:
                     touched += 1
-                    if low <= second[position] <= high:
+                    if low <= second[place(position)] <= high:
                         if written == room:
                             cursor[0], cursor[1], cursor[2] = i, position, written
                             cursor[3] += touched
                             return False
-                        row = rows[position]
-                        fits = not (row >= fresh_row and stamps[row] >= probe_stamps[i])
+                        row = rows[place(position)]
+                        at = place(row)
+                        fits = not (row >= fresh_row and stamps[at] >= probe_stamps[i])
                         if fits and timed:
                             fits = within_window(
-                                newest[row], oldest[row], probe_newest[i], probe_oldest[i], stored_window, probe_window
+                                newest[at], oldest[at], probe_newest[i], probe_oldest[i], stored_window, probe_window
                             )
                         if fits:
-                            out_probe[written] = probe
-                            out_stored[written] = base + row
+                            out_probe[place(written)] = probe
+                            out_stored[place(written)] = base + row
                             written += 1
                     position += 1
             else:
                 shift = FANOUT_BITS * level
                 number = position >> shift
-                node = levels[level - 1] + number
+                node = place(levels[place(level - 1)] + number)
                 touched += 1
                 if greatest[node] >= low and least[node] <= high:
                     level -= 1

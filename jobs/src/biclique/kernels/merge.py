@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy import uint64 as place
 from numpy.typing import NDArray
 
 Keys = NDArray[np.int64]
@@ -37,25 +38,25 @@ def merge_single(
     k = first
     older_count, newer_count = len(older), len(newer)
     while k < last and i < older_count and j < newer_count:
-        a, b = older[i], newer[j]
+        a, b = older[place(i)], newer[place(j)]
         from_newer = b < a
-        merged[k] = b if from_newer else a
-        merged_rows[k] = newer_rows[j] if from_newer else older_rows[i]
+        merged[place(k)] = b if from_newer else a
+        merged_rows[place(k)] = newer_rows[place(j)] if from_newer else older_rows[place(i)]
         if carrying:
-            merged_carried[k] = newer_carried[j] if from_newer else older_carried[i]
+            merged_carried[place(k)] = newer_carried[place(j)] if from_newer else older_carried[place(i)]
         j += from_newer
         i += not from_newer
         k += 1
     while k < last:
         if i < older_count:
-            merged[k], merged_rows[k] = older[i], older_rows[i]
+            merged[place(k)], merged_rows[place(k)] = older[place(i)], older_rows[place(i)]
             if carrying:
-                merged_carried[k] = older_carried[i]
+                merged_carried[place(k)] = older_carried[place(i)]
             i += 1
         else:
-            merged[k], merged_rows[k] = newer[j], newer_rows[j]
+            merged[place(k)], merged_rows[place(k)] = newer[place(j)], newer_rows[place(j)]
             if carrying:
-                merged_carried[k] = newer_carried[j]
+                merged_carried[place(k)] = newer_carried[place(j)]
             j += 1
         k += 1
     cursor[0], cursor[1] = i, j
@@ -90,17 +91,25 @@ def merge_composite(
         elif j == newer_count:
             from_newer = False
         else:
-            a, b = older[i], newer[j]
-            from_newer = (b < a) | ((b == a) & (newer_minor[j] < older_minor[i]))
+            a, b = older[place(i)], newer[place(j)]
+            from_newer = (b < a) | ((b == a) & (newer_minor[place(j)] < older_minor[place(i)]))
         if from_newer:
-            merged[k], merged_minor[k], merged_rows[k] = newer[j], newer_minor[j], newer_rows[j]
+            merged[place(k)], merged_minor[place(k)], merged_rows[place(k)] = (
+                newer[place(j)],
+                newer_minor[place(j)],
+                newer_rows[place(j)],
+            )
             if carrying:
-                merged_carried[k] = newer_carried[j]
+                merged_carried[place(k)] = newer_carried[place(j)]
             j += 1
         else:
-            merged[k], merged_minor[k], merged_rows[k] = older[i], older_minor[i], older_rows[i]
+            merged[place(k)], merged_minor[place(k)], merged_rows[place(k)] = (
+                older[place(i)],
+                older_minor[place(i)],
+                older_rows[place(i)],
+            )
             if carrying:
-                merged_carried[k] = older_carried[i]
+                merged_carried[place(k)] = older_carried[place(i)]
             i += 1
     cursor[0], cursor[1] = i, j
     return last - first

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy import uint64 as place
 from numpy.typing import NDArray
 
 Positions = NDArray[np.int64]
@@ -36,8 +37,8 @@ def prefix_integers(
     masked = len(valid) > 0
     for k in range(len(rows)):
         row = rows[k]
-        if not masked or valid[row]:
-            value = np.int64(values[row])
+        if not masked or valid[place(row)]:
+            value = np.int64(values[place(row)])
             sum_high += value >> LOW_BITS
             sum_low += value & LOW_MASK
         high[k + 1], low[k + 1] = sum_high, sum_low
@@ -48,7 +49,7 @@ def prefix_valid(valid: NDArray[np.bool_], rows: RowNumbers, count: Integers) ->
     count[0] = 0
     total = np.int64(0)
     for k in range(len(rows)):
-        total += np.int64(valid[rows[k]])
+        total += np.int64(valid[place(rows[k])])
         count[k + 1] = total
 
 
@@ -57,10 +58,10 @@ def add_ranges(starts: Positions, ends: Positions, probes: RowNumbers, prefix: I
     """`prefix` empty: each row counts one."""
     if len(prefix) == 0:
         for i in range(len(starts)):
-            totals[probes[i]] += ends[i] - starts[i]
+            totals[place(probes[i])] += ends[i] - starts[i]
     else:
         for i in range(len(starts)):
-            totals[probes[i]] += prefix[ends[i]] - prefix[starts[i]]
+            totals[place(probes[i])] += prefix[place(ends[i])] - prefix[place(starts[i])]
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -90,7 +91,7 @@ def sum_nodes(
     count = len(rows)
     for k in range(count):
         row = rows[k]
-        ordered[k] = values[row] if not masked or valid[row] else 0.0
+        ordered[k] = values[place(row)] if not masked or valid[place(row)] else 0.0
     for level in range(len(levels) - 1):
         offset = levels[level]
         below = count if level == 0 else levels[level] - levels[level - 1]
@@ -159,8 +160,8 @@ def add_rows(
     masked = len(valid) > 0
     for k in range(len(probes)):
         probe, row = probes[k], rows[k] - base
-        if not masked or valid[row]:
-            value = np.int64(values[row])
+        if not masked or valid[place(row)]:
+            value = np.int64(values[place(row)])
             count[probe] += 1
             high[probe] += value >> LOW_BITS
             low[probe] += value & LOW_MASK
@@ -180,6 +181,6 @@ def add_double_rows(
     masked = len(valid) > 0
     for k in range(len(probes)):
         probe, row = probes[k], rows[k] - base
-        if not masked or valid[row]:
+        if not masked or valid[place(row)]:
             count[probe] += 1
-            totals[probe], errors[probe] = add_double(totals[probe], errors[probe], values[row], 0.0)
+            totals[probe], errors[probe] = add_double(totals[probe], errors[probe], values[place(row)], 0.0)

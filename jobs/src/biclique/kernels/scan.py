@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy import uint64 as place
 from numpy.typing import NDArray
 
 from biclique.kernels.qualify import within_window
@@ -45,8 +46,8 @@ def scan_rows(
         if not timed:
             count = min(end - start, room - written)
             for k in range(count):
-                out_probe[written + k] = probe
-                out_stored[written + k] = base + start + k
+                out_probe[place(written + k)] = probe
+                out_stored[place(written + k)] = base + start + k
             written += count
             touched += count
             if start + count < end:
@@ -61,9 +62,10 @@ def scan_rows(
                 cursor[3] += touched
                 return False
             touched += 1
-            if within_window(newest[row], oldest[row], greatest, least, stored_window, probe_window):
-                out_probe[written] = probe
-                out_stored[written] = base + row
+            at = place(row)
+            if within_window(newest[at], oldest[at], greatest, least, stored_window, probe_window):
+                out_probe[place(written)] = probe
+                out_stored[place(written)] = base + row
                 written += 1
     cursor[0], cursor[1], cursor[2] = len(limits), -1, written
     cursor[3] += touched
