@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -127,7 +128,7 @@ class Laboratory:
         return found[0]
 
 
-def _manifest(workload: Workload, data: Path) -> dict[str, object]:
+def _manifest(workload: Workload, data: Path) -> dict[str, Any]:
     schema = "serial INT, a INT" + (", b INT" if workload.kind == "dominance" else "")
     sources = [
         {"name": side, "schema": schema, "files": {"path": str(data / "parquet" / side), "format": "parquet"}}
@@ -173,9 +174,9 @@ def _finished(command: Sequence[str]) -> str:
     return said
 
 
-def _last_json(said: str) -> dict[str, object]:
+def _last_json(said: str) -> dict[str, Any]:
     for line in reversed(said.splitlines()):
         if line.startswith("{"):
-            answer: dict[str, object] = json.loads(line)
+            answer: dict[str, Any] = json.loads(line)
             return answer
     raise RunFailed("it gave no answer")

@@ -1,5 +1,4 @@
-"""What a figure depends on besides the code: the machine, the versions, the commit. No clock: the date is the
-commit's."""
+"""What a figure depends on besides the code: machine, versions, commit. No clock: the date is the commit's."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def expected(workload: Workload, data: Path) -> Fingerprint:
 
 def fingerprint(pairs: str) -> Fingerprint:
     """`pairs`: a query with columns r_id and s_id."""
-    row = duckdb.sql(FINGERPRINT.format(pairs=pairs)).fetchone()
+    row = duckdb.connect().execute(FINGERPRINT.format(pairs=pairs)).fetchone()
     assert row is not None
     count, *sums = (0 if value is None else int(value) for value in row)
     return (count, *sums)  # type: ignore[return-value]

@@ -1,5 +1,4 @@
-"""One case in a process of its own: `python -m bench.cases NAME full|quick` prints what it measured as one JSON
-line."""
+"""One case in a process of its own: `python -m bench.cases NAME full|quick` prints one JSON line."""
 
 from __future__ import annotations
 

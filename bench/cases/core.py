@@ -1,5 +1,4 @@
-"""The registry's functions: the measurements of this folder, at the size and with the number that a line of `CASES`
-names.
+"""The registry's functions: the measurements of this folder, at the size and with the number of a line of `CASES`.
 
 State is measured with columns of 4 bytes, the harder case: the less a row weighs, the more an index beside it does.
 """
