@@ -1,4 +1,5 @@
-"""Batches: whatever the bound, together they are the step's matches in canonical order; behind any cursor comes the rest."""
+"""Batches: whatever the bound, together they are the step's matches in canonical order; behind any cursor comes the
+rest."""
 
 from __future__ import annotations
 
