@@ -8,6 +8,7 @@ out of it. Both must agree on the number of pairs and on the sums of the ids, an
 from __future__ import annotations
 
 import argparse
+import math
 import runpy
 import shutil
 import subprocess
@@ -20,7 +21,6 @@ import duckdb
 HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE / "orders-offers"
 BICLIQUE = Path(sys.executable).with_name("biclique")
-SHOWN = 8
 BAR = 48
 
 SECOND_COUNT = """
@@ -41,32 +41,43 @@ WHERE o.price BETWEEN g.low AND g.high AND o.qty <= g.qty AND abs(o.t - g.t) <= 
 """
 
 
+FIRST_PAIRS = """
+SELECT p.order_id, p.price, p.qty, p.offer_id, f.low, f.high, f.qty AS in_stock
+FROM (
+    SELECT order_id, price, qty, min(offer_id) AS offer_id FROM {pairs} GROUP BY ALL ORDER BY order_id LIMIT 8
+) p JOIN read_parquet('{data}/offers/*.parquet') f ON f.id = p.offer_id ORDER BY p.order_id
+"""
+OUR_COUNT = "SELECT count(*), sum(order_id), sum(offer_id), count(DISTINCT _result_id) FROM {pairs}"
+
+
 def title(text: str) -> None:
     print(f"\n── {text} " + "─" * max(0, 96 - len(text)), flush=True)
 
 
-def biclique(*arguments: str) -> None:
-    print("$ .venv/bin/biclique " + " ".join(arguments), flush=True)
-    done = subprocess.run([BICLIQUE, *arguments], check=False)
+def biclique(command: str, manifest: Path, until: str | None = None) -> None:
+    """Runs it; of its output only what stands before the line that begins with `until`, where that is given."""
+    print(f"$ .venv/bin/biclique {command} {manifest}", flush=True)
+    done = subprocess.run([BICLIQUE, command, manifest], stdout=None if until is None else subprocess.PIPE, check=False)
     if done.returncode:
         sys.exit(done.returncode)
+    if until is not None:
+        print(done.stdout.decode().split(f"\n  {until}")[0] + "\n  …")
 
 
-def show_table(names: list[str], rows: list[tuple[object, ...]]) -> None:
-    cells = [[str(value) for value in row] for row in rows]
-    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
-    for row in [names, ["─" * width for width in widths], *cells]:
+def show_table(query: str) -> None:
+    found = duckdb.sql(query)
+    cells = [[str(value) for value in row] for row in found.fetchall()]
+    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(found.columns)]
+    for row in [found.columns, ["─" * width for width in widths], *cells]:
         print("  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
 
 
-def show_picture(pairs: duckdb.DuckDBPyRelation) -> None:
-    """Pairs by price, in steps of equal ratio: books, shoes and phones stand out."""
-    bands = pairs.query(
-        "pairs", "SELECT floor(ln(price) * 4) AS band, count(*) FROM pairs GROUP BY 1 ORDER BY 1"
-    ).fetchall()
+def show_picture(query: str) -> None:
+    """Prices in steps of equal ratio."""
+    bands = duckdb.sql(query).fetchall()
     most = max(count for _, count in bands)
     for band, count in bands:
-        low, high = (2.718281828 ** (edge / 4) for edge in (band, band + 1))
+        low, high = (math.exp(edge / 4) for edge in (band, band + 1))
         eighths = round(count / most * BAR * 8)
         bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
         print(f"  {low:7.2f} – {high:7.2f}  {bar} {count:,}")
@@ -93,30 +104,27 @@ def main(rows: int, folder: Path) -> None:
     runpy.run_path(str(EXAMPLE / "generate.py"))["generate"](folder / "data", rows, seed=1)
 
     title("The plan")
-    biclique("explain", str(shown))
+    biclique("explain", shown, until="routing")
 
     title("The join")
-    biclique("run", str(shown))
+    biclique("run", shown)
 
-    title("Some pairs")
-    files = f"{folder}/out/*.parquet"
-    pairs = duckdb.read_parquet(files)
-    columns = [name for name in pairs.columns if name != "_result_id"]
-    show_table(columns, pairs.select(*columns).limit(SHOWN).fetchall())
+    pairs = f"read_parquet('{folder}/out/*.parquet')"
+    title("The first orders, each with its first offer")
+    show_table(FIRST_PAIRS.format(pairs=pairs, data=folder / "data"))
 
-    title("Pairs by price")
-    show_picture(pairs)
+    title("Pairs by price: books, shoes, phones")
+    show_picture(f"SELECT floor(ln(price) * 4)::INT AS band, count(*) FROM {pairs} GROUP BY 1 ORDER BY 1")
 
     title("The same, counted by DuckDB")
     started = time.monotonic()
-    ours = pairs.aggregate("count(*), sum(order_id), sum(offer_id), count(DISTINCT _result_id)").fetchone()
     set_late_offers(folder / "out")
-    theirs = duckdb.sql(SECOND_COUNT.format(data=folder / "data")).fetchone()
-    assert ours is not None and theirs is not None
-    print(f"Biclique {ours[0]:,} pairs, DuckDB {theirs[0]:,}; {ours[0] - ours[3]:,} result ids twice.")
-    if ours[:3] != theirs or ours[3] != ours[0]:
+    [(count, *sums, ids)] = duckdb.sql(OUR_COUNT.format(pairs=pairs)).fetchall()
+    [(their_count, *their_sums)] = duckdb.sql(SECOND_COUNT.format(data=folder / "data")).fetchall()
+    print(f"Biclique {count:,} pairs, DuckDB {their_count:,}; {count - ids:,} result ids are there twice.")
+    if (count, sums, ids) != (their_count, their_sums, count):
         sys.exit("They differ: that is a bug. Please report it, with this output.")
-    print(f"They agree, also on the sums of the ids ({time.monotonic() - started:.1f} s).")
+    print(f"They agree, also on the sums of the ids ({time.monotonic() - started:.1f} s to count).")
     print("\nNext: docs/first-join.md, five minutes to a join of your own files.")
 
 
