@@ -8,6 +8,8 @@ epoch of v.
   goes.
 * Leave by move: no more stores, and its tuples up to S(v) belong to a sibling (v); once its frontier is at S(v), no
   more probes (v+1); then it goes.
+* A unit that sends to others which announce versions, too, holds them at S(v) from the time it stands there until it
+  has left. Above that point they can apply nothing, so its move has no other operation beside it.
 * A unit id that comes back has a new generation, and its life begins at the end of its partition.
 """
 
@@ -101,7 +103,8 @@ class Operator:
         for operation in self.operations:
             if decision := self._advance(operation, reach, progress.get(operation.unit), left):
                 return decision
-        if may_begin and self._scalable and len(self.operations) < OPERATIONS_AT_ONCE:
+        alone = any(op.kind is not Kind.JOIN and self._holds_announcers(op.unit.subgroup) for op in self.operations)
+        if may_begin and self._scalable and len(self.operations) < OPERATIONS_AT_ONCE and not alone:
             return self._begin(reach, rng)
         return Decision()
 
@@ -144,10 +147,15 @@ class Operator:
         unit = rng.choice(stores)
         rest = tuple(u for u in stores if u != unit)
         by_move = subgroup not in self._windowed or rng.random() < 0.5
+        if by_move and self.operations and self._holds_announcers(subgroup):
+            return Decision()
         decision = self._publish(reach, stores={subgroup: rest}, move=(unit, rng.choice(rest)) if by_move else None)
         kind = Kind.LEAVE_BY_MOVE if by_move else Kind.LEAVE_BY_WINDOW
         self.operations.append(Operation(kind, unit, self.table.version))
         return decision
+
+    def _holds_announcers(self, subgroup: Subgroup) -> bool:
+        return subgroup.stage + 2 < self._stages
 
     def _joiner(self, subgroup: Subgroup, rng: random.Random) -> UnitId:
         gone = [unit for unit in self._left if unit.subgroup == subgroup]

@@ -151,6 +151,7 @@ def _progress(progress: Progress) -> dict[str, Any]:
                 "version": progress.version,
                 "first_epoch": progress.first_epoch,
                 "lower": progress.lower,
+                "read_to": progress.read_to,
             }
         case MergerProgress():
             return {

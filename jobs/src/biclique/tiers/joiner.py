@@ -201,6 +201,7 @@ class Joiner:
                         version,
                         first_epoch,
                         self.progress.lower,
+                        self.next_offset,
                     ),
                 )
                 continue
@@ -217,6 +218,7 @@ class Joiner:
                 version,
                 first_epoch,
                 self.progress.lower,
+                self.next_offset,
             )
             yield JoinerTurn((*sends, *self._signals(progress, table)), progress)
 
@@ -265,18 +267,15 @@ class Joiner:
         )
 
     def announcement(self, table: RoutingTable) -> JoinerTurn | None:
-        """A unit that stands at the switch-over point of its own move steps no more, yet the next version waits for its
-        word as for every sender's. It emits nothing above its frontier, so any version may begin there."""
+        """A unit that cannot step may still apply a version. One that stands at the switch-over point of its own move
+        steps no more, and holds back the units behind it; yet the next version, by which it leaves, waits for the word
+        of them all."""
         heard = not self._last_stage or self._plan.mergers > 0
-        if not heard or self.progress.cursor is not None or table.version <= self.progress.version:
+        if not heard or table.version <= self.progress.version or not self.can_apply(table):
             return None
-        if not any(self._stands_at(move, table) for move in self._moves(table) if move.source == self.unit):
-            return None
-        progress = replace(self.progress, version=table.version, first_epoch=self.frontier + 1)
+        version, first_epoch = self._version_to_apply(table)
+        progress = replace(self.progress, version=version, first_epoch=first_epoch)
         return JoinerTurn(tuple(self._signals(progress, table)), progress)
-
-    def _stands_at(self, move: Move, table: RoutingTable) -> bool:
-        return self.inbox.switch_over(move.version, table) <= self.frontier
 
     def _signals(self, progress: JoinerProgress, table: RoutingTable) -> list[tuple[Address, Record]]:
         if self._last_stage and not self._plan.mergers:

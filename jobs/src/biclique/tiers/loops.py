@@ -286,17 +286,18 @@ def _rows_from_log(unit: UnitId, to_epoch: int, table: RoutingTable) -> Generato
     )
     found: dict[int, list[Rows]] = {}
     at, bound = progress.lower, first_stamp_above(to_epoch)
-    while following is None or at < following.lower:
+    end = progress.read_to if following is None else min(progress.read_to, following.lower)
+    while at < end:
         fetched: Fetched = yield Read(unit_address(unit), at, 64)
         for offset, record in fetched.records:
-            if following is not None and offset >= following.lower:
+            if offset >= end:
                 break
             if isinstance(record, Block) and record.role is not Role.PROBE:
                 rows = record.rows.slice(0, int(record.rows.stamps.searchsorted(bound)))
                 if len(rows):
                     found.setdefault(record.side, []).append(rows)
-        if fetched.next_offset <= at or fetched.next_offset >= fetched.end:
-            break
+        if fetched.next_offset == at:
+            yield Rest(REST_MS)  # it is there; a fetch may bring nothing all the same
         at = fetched.next_offset
     for earlier in table.moves:
         switch = table.stage_switch.get((earlier.version, unit.subgroup.stage))

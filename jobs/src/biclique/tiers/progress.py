@@ -45,7 +45,8 @@ class Cursor(NamedTuple):
 class JoinerProgress:
     """`offset`: the earliest unhandled record. With a cursor, `frontier` is below the cursor's epoch. `senders`: the
     units of the stage before that count for the frontier (dispatchers always do). `version`, `first_epoch`: what a unit
-    that sends partial results on has applied.
+    that sends partial results on has applied. `read_to`: every block at or below the frontier is below this offset;
+    whoever rebuilds the unit's tuples from its log reads up to there, however little a fetch may bring.
 
     The first progress of a generation is written by who starts it (`start_of`): without one a loop refuses to run."""
 
@@ -58,6 +59,7 @@ class JoinerProgress:
     version: int = 0
     first_epoch: int = 0
     lower: int = 0  # where this generation's part of its partition begins
+    read_to: int = 0
 
 
 @dataclass(frozen=True, slots=True)
