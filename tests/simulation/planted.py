@@ -97,6 +97,12 @@ def look(task: tuple[Bug, tuple[int, ...]]) -> Catch:
     return Catch(bug.name, None, "", len(seeds))
 
 
+def fails_unpatched(seed: int) -> bool:
+    from tests.simulation.runs import verdict_of
+
+    return not verdict_of(seed).passed
+
+
 def looked_for(tasks: Iterable[tuple[Bug, tuple[int, ...]]], jobs: int) -> Iterator[Catch]:
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
         yield from pool.imap(look, tasks, chunksize=1)
@@ -143,6 +149,13 @@ def hunt(jobs: int, only: str = "") -> int:
         print(f"{catch.bug}: {found}", flush=True)
         known[catch.bug] = catch
         write(known)
+    # A seed that fails without any bug catches nothing.
+    seeds = sorted({seed for bug in wanted if (seed := _seed_of(bug, known)) is not None})
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for seed, fails in zip(seeds, pool.imap(fails_unpatched, seeds), strict=True):
+            if fails:
+                missed += 1
+                print(f"seed {seed} fails without a planted bug")
     print(f"{len(wanted) - missed} planted bugs caught, {missed} missed")
     return 1 if missed else 0
 

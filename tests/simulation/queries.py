@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 from biclique.query.expression import Call, Column, Expression, Literal, Op, Scalar
@@ -29,6 +30,8 @@ from biclique.query.model import (
     Window,
 )
 from biclique.query.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, Kind, Type
+from tests.model import generate
+from tests.model.domains import value
 
 FIELDS = (Field("k", INT), Field("x", DOUBLE), Field("y", DOUBLE), Field("t", STRING), Field("at", TIMESTAMP))
 K, X, Y, T, AT = range(len(FIELDS))
@@ -44,11 +47,34 @@ def random_value(rng: random.Random, type_: Type) -> Scalar:
             return rng.randrange(3)
         case Kind.DOUBLE:
             return rng.choice((-1.0, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, math.nan))
-        case _:
+        case Kind.STRING:
             return rng.choice(("", "a", "b", "é"))
+        case _:
+            return value(rng, type_)
 
 
 def random_query(rng: random.Random) -> Query:
+    return wide_query(rng) if rng.random() < 0.12 else narrow_query(rng)
+
+
+def wide_query(rng: random.Random) -> Query:
+    """Any types, any expressions: what the oracles' own generator makes, with sources that arrive as ours do."""
+    strategy = rng.choice((None, "biclique", "random", "matrix"))
+    hints = PlanHints(strategy, units=rng.choice((1, 2)), partitions=2)
+    query = generate.random_query(rng, generate.Shape(relations=(2, 3), event_time_column=True), hints)
+    return replace(query, sources=tuple(_arriving(rng, source) for source in query.sources))
+
+
+def _arriving(rng: random.Random, source: Source) -> Source:
+    return replace(_source(rng, source.name), fields=source.fields, event_time=_event_time(source.event_time.column))
+
+
+def _event_time(column: int | None) -> EventTime:
+    return EventTime(column, LATENESS_TICKS * TICK_US, idle_after_us=IDLE_AFTER_MS * 1000)
+
+
+def narrow_query(rng: random.Random) -> Query:
+    """One small schema, where most pairs come near to matching."""
     count = rng.choice((2, 2, 2, 2, 2, 2, 3, 3, 4))
     names = "abcd"[:count]
     of_source = list(range(count))
@@ -86,9 +112,8 @@ def random_query(rng: random.Random) -> Query:
 
 
 def _source(rng: random.Random, name: str) -> Source:
-    event_time = EventTime(AT, LATENESS_TICKS * TICK_US, idle_after_us=IDLE_AFTER_MS * 1000)
     on_bad = rng.choice((OnBadRecord.DEAD_LETTER, OnBadRecord.DEAD_LETTER, OnBadRecord.DROP))
-    return Source(name, FIELDS, event_time, Kafka("", name, Format.JSON), on_bad)
+    return Source(name, FIELDS, _event_time(AT), Kafka("", name, Format.JSON), on_bad)
 
 
 def column(relation: int, field: int) -> Column:

@@ -57,9 +57,10 @@ class Scenario:
         """None: a record that nobody can read. Ticks match as little as their schema lets them: only nulls."""
         if not tick and rng.random() < self.dead_rate:
             return None
-        fields = self.plan.query.sources[source].fields
+        read = self.plan.query.sources[source]
         return tuple(
-            time if field.name == "at" else None if tick else random_value(rng, field.type) for field in fields
+            time if n == read.event_time.column else None if tick else random_value(rng, field.type)
+            for n, field in enumerate(read.fields)
         )
 
 

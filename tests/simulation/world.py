@@ -310,14 +310,14 @@ class World:
                 self._step(process, 200)
             self._operate()
             quiet += all(s.drained for s in self.shufflers) and not self.operator.operations
-            if quiet > 6:
+            if quiet > 4:
                 break
         self._drain()
 
     def _drain(self) -> None:
         """No more records: what is in the logs is handled. A bounded run then writes what mergers hold back."""
-        for turn in range(10):
-            self.finishing = turn >= 8 and self.scenario.hold
+        for turn in range(8):
+            self.finishing = turn >= 6 and self.scenario.hold
             self.now += 60
             self.log.settle()
             for process in [*self.zombies, *self.processes.values()]:
