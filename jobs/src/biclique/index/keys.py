@@ -55,7 +55,8 @@ def equality_keys(vectors: Sequence[Vector], types: Sequence[Type]) -> tuple[Key
 
 
 def double_keys(values: NDArray[Any]) -> Keys:
-    numbers = np.asarray(values, np.float64) + 0.0  # -0.0 + 0.0 is 0.0
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
+        numbers = np.asarray(values, np.float64) + 0.0  # -0.0 + 0.0 is 0.0
     numbers[np.isnan(numbers)] = np.nan
     bits: Keys = numbers.view(np.int64)
     # Negative doubles ascend as their bits descend: all but the sign bit are turned. NaN has a positive sign here.

@@ -5,9 +5,9 @@ within one step the rows that still need a stamp test stand by themselves, and t
 
 Merging: two neighbours are merged when the older is at most GROWTH times the newer, as a binary counter carries. A
 merge of up to MERGE_ROWS_AT_ONCE rows is done where it falls due. A bigger one goes on a little with every append,
-MERGE_PACE rows
-for each row appended, and the two runs serve until it is done: no append waits for it. Every row takes part in
-O(log n) merges. A sealed segment gets no more rows and is merged to one run at the same pace.
+MERGE_PACE rows for each row appended, and the two runs serve until it is done: no append waits for it. Every row takes
+part in O(log n) merges, and as sizes fall geometrically, few big merges are under way at a time. A sealed segment gets
+no more rows and is merged to one run at the same pace.
 """
 
 from __future__ import annotations
@@ -151,23 +151,24 @@ class Merge:
 
 
 class Runs:
-    """Oldest first."""
+    """Oldest first. `_big`: the merges under way, oldest first; the runs behind the newest of them are free to
+    merge."""
 
     __slots__ = ("_big", "_sealed", "all")
 
     def __init__(self) -> None:
         self.all: list[Run] = []
-        self._big: Merge | None = None
+        self._big: list[Merge] = []
         self._sealed = False
 
     @property
     def nbytes(self) -> int:
-        return sum(run.nbytes for run in self.all) + (0 if self._big is None else self._big.merged.nbytes)
+        return sum(run.nbytes for run in self.all) + sum(merge.merged.nbytes for merge in self._big)
 
     @property
     def settled(self) -> bool:
         """Nothing to merge until more rows come."""
-        return self._big is None and (not self._sealed or len(self.all) <= 1)
+        return not self._big and (not self._sealed or len(self.all) <= 1)
 
     def add(self, run: Run) -> None:
         self.settle(len(run))
@@ -178,36 +179,28 @@ class Runs:
         self.settle(0)
 
     def settle(self, appended: int) -> None:
-        """Do the merges that are due and small, and go on with the big one at the pace of the rows appended."""
-        budget = MERGE_PACE * appended
-        while True:
-            if self._big is not None and budget > 0:
-                budget -= self._big.go_on(budget)
-                if self._big.finished:
-                    self._put(self._big)
-                    self._big = None
-            place = self._due()
-            if place is None:
-                return
+        """Do the merges that are due and small, and go on with each big one at the pace of the rows appended."""
+        for merge in list(self._big):
+            merge.go_on(MERGE_PACE * appended)
+            if merge.finished:
+                self._big.remove(merge)
+                self._put(merge)
+        while (place := self._due()) is not None:
             merge = Merge(self.all[place], self.all[place + 1])
             if len(merge) > MERGE_ROWS_AT_ONCE:
-                if self._big is not None:
-                    return
-                self._big = merge
-                if budget <= 0:
-                    return
+                self._big.append(merge)
             else:
                 merge.go_on(len(merge))
                 self._put(merge)
 
     def _due(self) -> int | None:
-        """The place of the older of the newest two neighbours that should be one, the big merge's left out."""
-        first = 0 if self._big is None else self.all.index(self._big.newer) + 1
-        if self._sealed and len(self.all) - first >= 2:
-            return len(self.all) - 2
-        for place in range(len(self.all) - 2, first - 1, -1):
-            older, newer = len(self.all[place]), len(self.all[place + 1])
-            if older <= GROWTH * newer or older + newer <= SMALL_ROWS:
+        """The place of the older of the newest two neighbours that should be one and are in no merge."""
+        taken = {id(run) for merge in self._big for run in (merge.older, merge.newer)}
+        for place in range(len(self.all) - 2, -1, -1):
+            older, newer = self.all[place], self.all[place + 1]
+            if id(older) in taken or id(newer) in taken:
+                continue
+            if self._sealed or len(older) <= GROWTH * len(newer) or len(older) + len(newer) <= SMALL_ROWS:
                 return place
         return None
 

@@ -1,0 +1,157 @@
+"""The kernels below the stores, each against numpy's or Python's own way, on sizes that the stores' histories do not
+reach.
+
+Inputs: few distinct keys (long runs of ties), many, the ends of int64, lengths around the group's and the fences' size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from biclique.index.runs import Merge, Run
+from biclique.kernels.dominance import level_starts
+from biclique.kernels.expand import WRITTEN, expand_values, new_cursor
+from biclique.kernels.gather import gather_values
+from biclique.kernels.prefix_sums import add_double_ranges, sum_nodes
+from biclique.kernels.sort_order import LIBRARY_BELOW, sort_order
+from biclique.kernels.sorted_runs import (
+    FENCE_ROWS,
+    GROUP,
+    composite_ranges,
+    key_ranges,
+    key_ranges_fenced,
+    lower_bounds,
+    lower_bounds_fenced,
+)
+
+KEY_MIN, KEY_MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+LENGTHS = (1, 2, FENCE_ROWS - 1, FENCE_ROWS, FENCE_ROWS + 1, 3 * FENCE_ROWS, 1000, 5003)
+DOMAINS = (3, 100, 1 << 40, 0)  # 0: all of int64
+
+
+def keys_of(rng: np.random.Generator, count: int, domain: int) -> np.ndarray:
+    if domain == 0:
+        keys = rng.integers(KEY_MIN, KEY_MAX, count, endpoint=True)
+        keys[rng.random(count) < 0.2] = KEY_MIN
+        keys[rng.random(count) < 0.2] = KEY_MAX
+        return keys
+    return rng.integers(-domain, domain, count)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("rows", LENGTHS)
+def test_ranges_are_those_of_a_binary_search(rows: int, domain: int) -> None:
+    rng = np.random.default_rng([rows, domain % 1000])
+    keys = np.sort(keys_of(rng, rows, domain))
+    fences = keys[::FENCE_ROWS].copy()
+    for count in (1, GROUP - 1, GROUP, GROUP + 1, 500):
+        lows = np.sort(keys_of(rng, count, domain))
+        highs = np.maximum(lows, keys_of(rng, count, domain))
+        starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
+        expected = np.searchsorted(keys, lows), np.searchsorted(keys, highs, side="right")
+        assert lower_bounds(keys, lows, starts) >= 0
+        assert (starts == expected[0]).all()
+        lower_bounds_fenced(keys, fences, lows, ends)
+        assert (ends == expected[0]).all()
+        for find, more in ((key_ranges, ()), (key_ranges_fenced, (fences,))):
+            starts[:] = ends[:] = -7
+            find(keys, *more, lows, highs, starts, ends)
+            assert (starts == expected[0]).all() and (ends == expected[1]).all()
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("rows", LENGTHS)
+def test_composite_ranges_hold_what_a_filter_holds(rows: int, domain: int) -> None:
+    rng = np.random.default_rng([rows, domain % 1000, 1])
+    major, minor = keys_of(rng, rows, 3), keys_of(rng, rows, domain)
+    order = np.lexsort((minor, major))
+    major, minor = major[order], minor[order]
+    count = 90
+    equals = np.sort(keys_of(rng, count, 4))
+    lows = keys_of(rng, count, domain)
+    highs = np.maximum(lows, keys_of(rng, count, domain))
+    starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
+    composite_ranges(major, minor, equals, lows, highs, starts, ends)
+    for i in range(count):
+        held = np.flatnonzero((major == equals[i]) & (minor >= lows[i]) & (minor <= highs[i]))
+        assert held.tolist() == list(range(starts[i], ends[i]))
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("rows", [0, 1, 40, LIBRARY_BELOW - 1, LIBRARY_BELOW, 3000])
+def test_the_radix_sort_is_a_stable_sort(rows: int, domain: int) -> None:
+    rng = np.random.default_rng([rows, domain % 1000, 2])
+    major, minor = keys_of(rng, rows, domain), keys_of(rng, rows, 3)
+    assert (sort_order(major) == np.argsort(major, kind="stable")).all()
+    assert (sort_order(minor, major) == np.lexsort((major, minor))).all()
+
+
+@pytest.mark.parametrize("budget", [1, 7, 10_000])
+@pytest.mark.parametrize("composite", [False, True])
+def test_a_merge_in_pieces_is_a_sort(composite: bool, budget: int) -> None:
+    rng = np.random.default_rng([composite, budget])
+    runs = []
+    for number, rows in enumerate((300, 170)):
+        major, minor, second = keys_of(rng, rows, 5), keys_of(rng, rows, 3), keys_of(rng, rows, 0)
+        order = np.lexsort((minor, major))
+        numbers = (np.arange(rows) + 1000 * number).astype(np.int32)
+        runs.append(Run(major[order], minor[order] if composite else None, second[order], numbers, int(numbers[-1])))
+    merge = Merge(*runs)
+    while not merge.finished:
+        assert 1 <= merge.go_on(budget) <= budget
+    merged = merge.merged
+    order = np.argsort(np.concatenate([run.major for run in runs]), kind="stable")
+    if composite:
+        order = np.lexsort((np.concatenate([run.minor for run in runs]), np.concatenate([run.major for run in runs])))
+        assert (merged.minor == np.concatenate([run.minor for run in runs])[order]).all()
+    for name in ("major", "second", "rows"):
+        assert (getattr(merged, name) == np.concatenate([getattr(run, name) for run in runs])[order]).all()
+    assert merged.last_row == 1169
+
+
+@pytest.mark.parametrize("rows", [1, 8, 9, 64, 65, 1000])
+def test_sums_of_doubles_see_only_their_range(rows: int) -> None:
+    """A prefix difference would lose the small values behind 1e300 and turn everything behind an infinity to NaN."""
+    rng = np.random.default_rng(rows)
+    values = rng.integers(-8, 9, rows) / 4
+    values[0] = 1e300
+    if rows > 60:
+        values[rows // 2] = np.inf
+    valid = rng.random(rows) < 0.9
+    numbers = np.arange(rows, dtype=np.int32)
+    levels = level_starts(rows)
+    nodes = int(levels[-1])
+    ordered, sums, errors = np.empty(rows), np.empty(nodes), np.empty(nodes)
+    sum_nodes(values, valid, numbers, levels, ordered, sums, errors)
+    ends_of = rng.integers(0, rows + 1, (200, 2))
+    starts, ends = ends_of.min(axis=1), ends_of.max(axis=1)
+    totals, lost = np.zeros(200), np.zeros(200)
+    add_double_ranges(starts, ends, np.arange(200, dtype=np.int32), ordered, levels, sums, errors, totals, lost)
+    for i in range(200):
+        held = np.where(valid, values, 0.0)[starts[i] : ends[i]]
+        assert totals[i] + lost[i] == held.sum() or (totals[i] == 1e300 and held[0] == 1e300)
+
+
+def test_pairs_of_values_are_ranges_expanded_and_gathered() -> None:
+    rng = np.random.default_rng(5)
+    starts = rng.integers(0, 90, 40)
+    ends = starts + rng.integers(0, 8, 40)
+    probes, rows = rng.permutation(40).astype(np.int32), rng.permutation(100).astype(np.int32)
+    left, right = rng.random(40), rng.integers(0, 1 << 50, 100)
+    out_left, out_right = np.empty(7), np.empty(7, np.int64)
+    cursor, found, done = new_cursor(), [], False
+    while not done:
+        done = expand_values(starts, ends, probes, rows, left, right, cursor, out_left, out_right)
+        count = int(cursor[WRITTEN])
+        found += zip(out_left[:count].tolist(), out_right[:count].tolist(), strict=True)
+        cursor[WRITTEN] = 0
+    assert found == [(left[probes[i]], right[rows[k]]) for i in range(40) for k in range(int(starts[i]), int(ends[i]))]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint64, np.float64, np.bool_])
+def test_a_gather_is_indexing(dtype: type) -> None:
+    values = np.arange(50).astype(dtype)
+    numbers = np.random.default_rng(1).integers(0, 50, 200)
+    assert (gather_values(values, numbers + 1000, 1000) == values[numbers]).all()
+    assert gather_values(values, numbers.astype(np.int32)).dtype == values.dtype
