@@ -71,6 +71,9 @@ def main() -> int:
     how.add_argument("--hunt", action="store_true")
     bugs.add_argument("--only", default="", help="those whose name has this in it")
     bugs.add_argument("--jobs", type=int, default=2)
+    long = commands.add_parser("soak", help="everything, for as long as one likes")
+    long.add_argument("--minutes", type=float, default=float("inf"))
+    long.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     match args.command:
         case "simulate":
@@ -79,6 +82,10 @@ def main() -> int:
             from tests.simulation import planted
 
             return planted.replay(args.jobs) if args.replay else planted.hunt(args.jobs, args.only)
+        case "soak":
+            from tests.simulation.soak import soak
+
+            return soak(args.minutes, args.jobs)
         case _:
             return seeds(args.first, args.count, args.jobs)
 
