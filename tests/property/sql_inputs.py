@@ -297,6 +297,9 @@ def towering(random: Random) -> str:
             "r0.x = 1e" + "9" * count,
             "r0.d = 0." + "0" * count + "1",
             "CAST(" * count + "1" + " AS INT)" * count,
+            "INT(" * (count % 32) + "1" + ")" * (count % 32),
+            "BIGINT[" * (count % 32) + "1" + "]" * (count % 32),
+            "STRUCT(" * (count % 32) + "1" + ")" * (count % 32),
         )
     )
     return f"SELECT r0.id AS p FROM a r0 JOIN c r1 ON r0.id = r1.id WHERE {value}"

@@ -11,6 +11,7 @@ import yaml
 
 from biclique.query.compile import compile_manifest
 from biclique.query.errors import QueryError
+from biclique.query.expression import Literal
 from biclique.query.manifest import Manifest, read_manifest
 from biclique.query.model import Files, PlanHints
 
@@ -39,6 +40,24 @@ def test_without_the_optional_blocks_the_defaults_stand() -> None:
 def test_json_is_yaml_and_means_the_same() -> None:
     as_json = json.dumps(yaml.safe_load(EVERY_BLOCK))
     assert compile_manifest(as_json) == compile_manifest(EVERY_BLOCK)
+
+
+def test_json_may_escape_what_is_beyond_16_bits() -> None:
+    manifest = yaml.safe_load(SMALLEST)
+    manifest["spec"]["sql"] = "SELECT a.v, '😀' AS smile FROM a JOIN b ON a.k = b.k"
+    found = compile_manifest(json.dumps(manifest, ensure_ascii=True)).items[1].value
+    assert isinstance(found, Literal) and found.value == "😀"
+
+
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(QueryError, match="no text"):
+        compile_manifest(SMALLEST.replace("smallest", '"\\ud83d"'))
+
+
+def test_no_control_character_reaches_the_sentence() -> None:
+    with pytest.raises(QueryError) as caught:
+        compile_manifest(SMALLEST.replace("data/b", '"data/\\e[2J\\n"'), "/m", lambda path: path.endswith("a"))
+    assert "data/?[2J?" in str(caught.value)
 
 
 def test_what_kubernetes_adds_is_let_pass() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -29,6 +29,9 @@ _CLAUSES = {_T.FROM, _T.WHERE, _T.GROUP_BY, _T.JOIN, _T.INNER, _T.CROSS, _T.SEMI
 _NEEDS_MORE = {_T.COMMA, _T.ON, _T.ALIAS}
 _CLOSES = {_T.R_PAREN, _T.COMMA, _T.ON}
 _AFTER_WITHIN = {_T.WHERE, _T.GROUP_BY, _T.SEMICOLON, _T.HAVING, _T.ORDER_BY, _T.LIMIT}
+# Of the parser, back and forth: what people write takes fewer than two steps for a token.
+STEPS_MIN = 200
+STEPS_PER_TOKEN = 20
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,16 @@ class Statement:
     tumble_us: int | None
 
 
-class _Unparsable(Exception):
+class _Unparsable(ParseError):
+    """What the parser tries first may fail so and be tried otherwise; a failure of all that it tries ends here too."""
+
     def __init__(self, token: Token | None) -> None:
         self.token = token
-        super().__init__()
+        super().__init__("not understood")
+
+
+class _OutOfSteps(Exception):
+    """Not a ParseError, which the parser would take as a reason to try on."""
 
 
 class _Parser(Parser):
@@ -50,6 +59,15 @@ class _Parser(Parser):
     FUNCTION_PARSERS = {  # noqa: RUF012
         name: Parser.FUNCTION_PARSERS[name] for name in ("CAST", "EXTRACT", "SUBSTRING", "TRIM")
     }
+
+    _steps = 0
+
+    def _advance(self, times: int = 1) -> None:
+        """Bounded: `INT(INT(INT(…` is tried in two ways at every level, so its time would double with each."""
+        self._steps += 1
+        if self._steps > STEPS_MIN + STEPS_PER_TOKEN * self._tokens_size:
+            raise _OutOfSteps
+        super()._advance(times)
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
         raise _Unparsable(token or self._curr or None)
@@ -100,7 +118,7 @@ def _select(text: SqlText, tokens: list[Token]) -> exp.Select:
             raise text.error_at(tokens[0].start, f"{word} is not supported", "write one query for each SELECT")
     except _Unparsable as unparsable:
         token = unparsable.token
-    except RecursionError:
+    except (RecursionError, _OutOfSteps):
         raise text.error_at(0, "the query nests too deep", "write it flatter") from None
     except SqlglotError:
         token = None

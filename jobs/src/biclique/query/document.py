@@ -179,7 +179,7 @@ class _Reader:
         self._no_tag(event)
         text = str(event.value)
         if event.style:  # quoted, or a block: text whatever it looks like
-            return text
+            return _whole(text)
         tag = _kind(text)
         if tag == "null":
             return None
@@ -194,6 +194,13 @@ class _Reader:
                 return float(text)
             raise self._error(event, f"YAML reads {short(text)} as a number that is not decimal", "put it in quotes")
         return text
+
+
+def _whole(text: str) -> str:
+    """JSON escapes a character beyond 16 bits in two halves, which YAML leaves apart; a half alone is no text."""
+    if all(not 0xD800 <= ord(character) <= 0xDFFF for character in text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 def _position(event: Event) -> tuple[int, int]:

@@ -8,4 +8,6 @@ class QueryError(Exception):
 
     def __init__(self, place: str, problem: str, remedy: str = "") -> None:
         self.place, self.problem, self.remedy = place, problem, remedy
-        super().__init__(f"{place}: {problem}" + (f"; {remedy}" if remedy else ""))
+        sentence = f"{place}: {problem}" + (f"; {remedy}" if remedy else "")
+        # What a user wrote may be quoted in it: no line break or control sequence of theirs reaches a terminal or log.
+        super().__init__("".join(character if character.isprintable() else "?" for character in sentence))

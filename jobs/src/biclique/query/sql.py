@@ -6,6 +6,7 @@ filter where one relation decides it, else as a predicate. User text goes no fur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ from biclique.query.text import SqlText
 RELATIONS_MIN, RELATIONS_MAX = 2, 5
 ITEMS_MAX = 1000
 RESULT_ID = "_result_id"
+RELATION_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,62}"  # it becomes part of the names of topics and of files
 
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "distinct"}
 _REFUSED_CLAUSES = {
@@ -147,6 +149,9 @@ class _Select:
             raise self._text.error(
                 table, f"this form of {self._text.quote(table)} is not supported", "write source AS alias"
             )
+        if alias is not None and not re.fullmatch(RELATION_NAME, alias.this.name):
+            remedy = "use a letter, then up to 62 letters, digits, _ and -"
+            raise self._text.error(alias, f"{short(alias.this.name)} cannot name a relation", remedy)
         for position, (name, _) in enumerate(self._sources):
             if same_name(table.this, name):
                 return (alias.this.name if alias is not None else name), position
