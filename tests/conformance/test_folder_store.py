@@ -49,6 +49,22 @@ def test_a_restart_finds_what_was_published(folder: Callable[[], FolderStore]) -
     assert [m.frontier for m in again.load(ONE)] == [4, 3, 2]
 
 
+def test_what_a_dead_process_left_ahead_is_retracted(folder: Callable[[], FolderStore]) -> None:
+    store = filled(folder)
+    store.put("b", b"bytes of b")
+    store.publish(ONE, manifest(4, "b"))
+    store.retract(ONE, 3)
+    assert [m.frontier for m in store.load(ONE)] == [3, 2]
+    assert (store.get("a"), store.get("b")) == (b"bytes of a", None)
+    store.close()
+    again = folder()
+    assert [m.frontier for m in again.load(ONE)] == [3, 2]
+    assert again.publish(ONE, manifest(4, "a"))
+    assert [m.frontier for m in again.load(ONE)] == [4, 3, 2]
+    again.retract(ONE, -1)
+    assert again.load(ONE) == ()
+
+
 def test_a_torn_or_altered_file_reads_as_missing(folder: Callable[[], FolderStore], tmp_path: Path) -> None:
     filled(folder).close()
     for path in (tmp_path / "blobs").iterdir():

@@ -50,14 +50,46 @@ NUMBERS = st.lists(
     max_size=5,
 ).map("".join)
 WORDS = st.sampled_from(
-    ["nan", "NaN", "-nan", "+NAN", "inf", "-Infinity", "infinit", "nan(1)", "1e400", "-1e400", "1e-400", "true", "TRUE"]
-    + ["tRue", "t", "yes", "false", "1", "0", "", " ", "9223372036854775807", "9223372036854775808", "\u0130", "٣"]
-    + ["999999999999999999", "1000000000000000000", "-0", "0.000000", "123.4500", "1e99999999999999999999"]
+    [
+        "nan",
+        "NaN",
+        "-nan",
+        "+NAN",
+        "inf",
+        "-Infinity",
+        "infinit",
+        "nan(1)",
+        "1e400",
+        "-1e400",
+        "1e-400",
+        "true",
+        "TRUE",
+        "tRue",
+        "t",
+        "yes",
+        "false",
+        "1",
+        "0",
+        "",
+        " ",
+        "9223372036854775807",
+        "9223372036854775808",
+        "İ",
+        "٣",
+        "999999999999999999",
+        "1000000000000000000",
+        "-0",
+        "0.000000",
+        "123.4500",
+        "1e99999999999999999999",
+    ]
 )
 TIMES = st.builds(
     "".join,
     st.tuples(
-        st.sampled_from(["2020-02-29", "1969-12-31", "0001-01-01", "9999-12-31", "2021-02-29", "0000-01-01", "2020-1-1"]),
+        st.sampled_from(
+            ["2020-02-29", "1969-12-31", "0001-01-01", "9999-12-31", "2021-02-29", "0000-01-01", "2020-1-1"]
+        ),
         st.sampled_from(["", "T", " ", "t"]),
         st.sampled_from(["", "00", "23:59", "12:30:15", "23:59:59.999999", "24:00", "23:59:60", "1:00", "00:00:00."]),
         st.sampled_from(["", ".5", ".1234567", ".123456789", ".1234567890", ",5"]),
@@ -125,7 +157,9 @@ def test_a_number_is_what_decimal_arithmetic_says(kind: Type, text: str) -> None
 def test_an_instant_is_what_the_calendar_says(text: str) -> None:
     got = refused_or(text, TIMESTAMP)
     fits = "T" in text[:11] or " " in text[:11] or len(text) == 10
-    fits = fits and "," not in text and not text.endswith((" Z", "z", "00:00:00.")) and "." not in text.split(":")[-1][:2]
+    fits = (
+        fits and "," not in text and not text.endswith((" Z", "z", "00:00:00.")) and "." not in text.split(":")[-1][:2]
+    )
     try:
         moment = datetime.fromisoformat(text) if fits and not text.endswith(("T", " ")) else None
     except ValueError:
@@ -153,10 +187,12 @@ def test_a_date_counts_days(day: date) -> None:
     assert value_of(day.isoformat(), DATE) == (day - date(1970, 1, 1)).days
 
 
-# --- records -----------------------------------------------------------------------------------------------------------
+# --- records ---------------------------------------------------------------------------------------------------------
 
 CSV_BYTES = st.lists(
-    st.sampled_from([b'"', b'""', b",", b"\n", b"\r\n", b"\r", b"a", b"17", b" ", b'"x"', b"\xc3\xa9", b"\xff", b"\xef\xbb\xbf"]),
+    st.sampled_from(
+        [b'"', b'""', b",", b"\n", b"\r\n", b"\r", b"a", b"17", b" ", b'"x"', b"\xc3\xa9", b"\xff", b"\xef\xbb\xbf"]
+    ),
     max_size=40,
 ).map(b"".join)
 
@@ -165,9 +201,7 @@ CSV_BYTES = st.lists(
 def test_records_end_where_the_twin_ends_them(data: bytes, piece: int, rows: int) -> None:
     reader = Piecewise(data, piece)
     blocks = list(text_blocks(reader, split_csv, 0, 0, rows))
-    got = [
-        (block.raw(record), record in block.malformed) for block in blocks for record in range(len(block))
-    ]
+    got = [(block.raw(record), record in block.malformed) for block in blocks for record in range(len(block))]
     want = [(record.raw, record.fields is None) for record in records_of(data)]
     assert got == want
     assert b"".join(block.data for block in blocks) == data
@@ -209,7 +243,14 @@ def test_csv_rows_are_the_twins(body: bytes, rows: int) -> None:
 
 
 def seen(block: ParsedBlock) -> tuple[Any, ...]:
-    return block.first_row, block.count, block.rows.tolist(), [c.to_pylist() for c in block.columns], block.bad, block.resume
+    return (
+        block.first_row,
+        block.count,
+        block.rows.tolist(),
+        [c.to_pylist() for c in block.columns],
+        block.bad,
+        block.resume,
+    )
 
 
 def csv_row(fields: tuple[bytes | None, ...] | None) -> tuple[Any, ...] | None:
@@ -241,7 +282,7 @@ def gathered(blocks: list[ParsedBlock]) -> tuple[dict[int, tuple[Any, ...]], dic
     return good, bad
 
 
-# --- JSON ----------------------------------------------------------------------------------------------------------------
+# --- JSON ------------------------------------------------------------------------------------------------------------
 
 JSON_WANTED = Wanted(
     (
@@ -259,9 +300,38 @@ MEMBERS = st.lists(
         lambda key, value: f'"{key}":{value}',
         st.sampled_from(["i", "s", "d", "m", "b", "at", "other", "\\u0069"]),
         st.sampled_from(
-            ["1", "-0", "1.0", "1e2", "2147483648", "1e400", "0.125", "1.25", "1.255", '"1.25"', '"x"', '"\\ud800"', '"é"']
-            + ["true", "false", "null", "NaN", '"NaN"', '"Inf"', "Infinity", "{}", '{"i":1,"i":2}', "[1]", "01", ""]
-            + ['"2020-01-01T00:00:00"', '"2020-01-01T00:00:00Z"', '"2020-01-01 00:00:00.1234567"', '"\\n\\u0000"', "0x1"]
+            [
+                "1",
+                "-0",
+                "1.0",
+                "1e2",
+                "2147483648",
+                "1e400",
+                "0.125",
+                "1.25",
+                "1.255",
+                '"1.25"',
+                '"x"',
+                '"\\ud800"',
+                '"é"',
+                "true",
+                "false",
+                "null",
+                "NaN",
+                '"NaN"',
+                '"Inf"',
+                "Infinity",
+                "{}",
+                '{"i":1,"i":2}',
+                "[1]",
+                "01",
+                "",
+                '"2020-01-01T00:00:00"',
+                '"2020-01-01T00:00:00Z"',
+                '"2020-01-01 00:00:00.1234567"',
+                '"\\n\\u0000"',
+                "0x1",
+            ]
         ),
     ),
     max_size=6,
@@ -284,7 +354,9 @@ def strict_json(line: str) -> dict[str, Any] | None:
         raise ValueError(word)
 
     try:
-        value = json.loads(line, parse_float=Decimal, parse_int=Decimal, parse_constant=refuse, object_pairs_hook=Members)
+        value = json.loads(
+            line, parse_float=Decimal, parse_int=Decimal, parse_constant=refuse, object_pairs_hook=Members
+        )
     except ValueError:
         return None
     if not isinstance(value, Members):
@@ -323,7 +395,9 @@ def json_row(line: str) -> tuple[Any, ...] | None:
 
 
 @settings(max_examples=300)
-@given(st.lists(LINES, max_size=12), st.integers(1, 200), st.integers(1, 5), st.sampled_from(["\n", "\r\n"]), st.booleans())
+@given(
+    st.lists(LINES, max_size=12), st.integers(1, 200), st.integers(1, 5), st.sampled_from(["\n", "\r\n"]), st.booleans()
+)
 def test_json_rows_are_the_twins(lines: list[str], repeat: int, rows: int, line_end: str, ended: bool) -> None:
     lines = lines * (repeat if repeat < 6 else 1)
     data = "".join(line + line_end for line in lines).encode()

@@ -22,9 +22,9 @@ import xxhash
 from biclique.core.codec import from_arrow
 from biclique.core.stamps import ROW_BITS
 from biclique.hosts.frames import BlockFrame
-from biclique.hosts.local_tiers import PARTITION, DamagedCheckpoint, EngineClock, LocalTiers, Resumed
+from biclique.hosts.local_tiers import PARTITION, DamagedCheckpoint, EngineClock, LocalTiers, Resumed, owners_of_state
 from biclique.hosts.outputs import FOLDERS, Outputs
-from biclique.hosts.reading import Hub, SourceReader, close_all, slots_for
+from biclique.hosts.reading import Hub, SourceReader, Tasks, close_all, slots_for
 from biclique.hosts.spark import Spark
 from biclique.hosts.summary import Facts, Summary, fates_of
 from biclique.hosts.warm_up import warm_up
@@ -68,10 +68,18 @@ class Outcome:
 
 
 class Engine:
-    """`stop`: asked between any two blocks. `show`: called every `look_seconds`."""
+    """`stop`: asked between any two blocks. `show`: called every `look_seconds`. `tasks`: starts whoever runs the
+    reading tasks, given how many may run at once and where to log."""
 
-    def __init__(self, plan: Plan, options: Options, stop: Callable[[], bool], show: Callable[[Facts], None]) -> None:
-        self._plan, self._query, self._options = plan, plan.query, options
+    def __init__(
+        self,
+        plan: Plan,
+        options: Options,
+        stop: Callable[[], bool],
+        show: Callable[[Facts], None],
+        tasks: Callable[[int, Path], Tasks] = Spark,
+    ) -> None:
+        self._plan, self._query, self._options, self._start_tasks = plan, plan.query, options, tasks
         self._stop, self._show = stop, show
         output = only_files(plan.query)
         self.root = Path(output.path)
@@ -81,30 +89,45 @@ class Engine:
     # --- the run -----------------------------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        state = self._opened()
-        if state.finished:
-            return Outcome(Ending.NOTHING_TO_DO, None, self.checkpoint)
+        state = self._found()
+        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        store = self._locked()
         try:
-            store = FolderStore(self.checkpoint)
-        except FolderInUse as error:
-            raise QueryError(str(self.checkpoint), "another run uses this folder", "wait for it, or stop it") from error
-        try:
+            if state is None or self._options.restart:
+                self._remove_all()
+                store.close()
+                store = self._locked()  # what it had looked up is gone
+                state = RunState(self._fingerprint, 0)
             recover(self.root, FOLDERS, state.parts)
-            state = replace(state, attempt=state.attempt + 1, finished=False)
+            if state.finished:
+                return Outcome(Ending.NOTHING_TO_DO, None, self.checkpoint)
+            state = replace(state, attempt=state.attempt + 1)
             save_state(self.checkpoint, state)
             return self._run(state, store)
         finally:
             store.close()
 
+    def _locked(self) -> FolderStore:
+        try:
+            return FolderStore(self.checkpoint)
+        except FolderInUse as error:
+            raise QueryError(str(self.checkpoint), "another run uses this folder", "wait for it, or stop it") from error
+
     def _run(self, state: RunState, store: FolderStore) -> Outcome:
         self._state, self._store = state, store
-        spark = Spark(slots_for(len(self._query.sources)), self.checkpoint / SPARK_LOG)
+        tasks = self._start_tasks(slots_for(len(self._query.sources)), self.checkpoint / SPARK_LOG)
         hub = Hub()
         self._readers: tuple[SourceReader, ...] = ()
         try:
             began = time.monotonic()
+            self._readers = tuple(
+                SourceReader(self._query, number, hub, tasks, self._source_state(number))
+                for number in range(len(self._query.sources))
+            )
             resumed = Resumed(state.progress, state.ends, state.manifests) if state.barrier else None
             self._clock = EngineClock()
+            for owner in owners_of_state(self._plan):
+                store.retract(owner, state.manifests.get(owner, -1))
             try:
                 self._tiers = LocalTiers(
                     self._plan, store, state.attempt, resumed, self._clock, not self._options.follow
@@ -113,12 +136,10 @@ class Engine:
                 raise self._damaged(str(error)) from error
             warm_up(self._plan)
             self._warm_seconds = time.monotonic() - began
-            spark.wait()
+            tasks.wait()
             self._start_seconds = time.monotonic() - began
-            self._readers = tuple(
-                SourceReader(self._query, number, hub, spark.submit, self._source_state(number))
-                for number in range(len(self._query.sources))
-            )
+            for reader in self._readers:
+                reader.start()
             self._hub = hub
             self._outputs = Outputs(self._query, self.root, self._file_name, state.barrier)
             try:
@@ -127,7 +148,7 @@ class Engine:
                 self._outputs.close()
         finally:
             close_all(self._readers, hub)
-            spark.stop()
+            tasks.stop()
 
     def _join(self) -> Outcome:
         self._shufflers = [Shuffler(self._query, number) for number in range(len(self._query.sources))]
@@ -226,7 +247,7 @@ class Engine:
     def _look(self) -> None:
         if self._options.follow:
             for reader in self._readers:
-                reader.discover(settled=False)
+                reader.look_for_files()
                 if reader.caught_up:
                     now = self._clock()
                     self._tiers.feed_heartbeat(reader.number, self._last[reader.number], now, self._state.attempt)
@@ -272,6 +293,8 @@ class Engine:
         save_state(self.checkpoint, self._state)
         publish(self.root, parts)
         self._outputs.committed()
+        if finished:
+            self._forget_state()
         self._ended = time.monotonic()
 
     _written = 0  # rows that are in `totals` already
@@ -312,29 +335,23 @@ class Engine:
 
     # --- what was there before ---------------------------------------------------------------------------------------
 
-    def _opened(self) -> RunState:
-        """The state to go on from, or that of a run that begins."""
+    def _found(self) -> RunState | None:
+        """What an earlier run has left; None: nothing to go on from."""
         try:
             state = load_state(self.checkpoint)
         except DamagedState as error:
             if not self._options.restart:
                 raise self._damaged(str(error)) from error
-            state = None
-            self._remove_all()
-        if state is not None and self._options.restart:
-            self._remove_all()
-            state = None
-        if state is not None:
-            if state.fingerprint != self._fingerprint:
-                raise QueryError(
-                    str(self.checkpoint),
-                    "it belongs to another query, or this one was changed since",
-                    "give another output folder, or begin anew with --restart",
-                )
-            return state
-        self._refuse_foreign()
-        self.checkpoint.mkdir(parents=True, exist_ok=True)
-        return RunState(self._fingerprint, 0)
+            return None
+        if state is None:
+            self._refuse_foreign()
+        elif state.fingerprint != self._fingerprint and not self._options.restart:
+            raise QueryError(
+                str(self.checkpoint),
+                "it belongs to another query, or this one was changed since",
+                "give another output folder, or begin anew with --restart",
+            )
+        return state
 
     def _refuse_foreign(self) -> None:
         """Without a checkpoint of ours, whatever is in the output folder is somebody else's."""
@@ -353,9 +370,13 @@ class Engine:
         """What runs of ours have written: part files and the checkpoint, nothing else."""
         for path in written_parts(self.root, FOLDERS):
             path.unlink()
+        self._forget_state()
+        (self.checkpoint / NAME).unlink(missing_ok=True)
+
+    def _forget_state(self) -> None:
+        """Of the joiners: nobody will go on from it."""
         for name in ("blobs", "manifests"):
             shutil.rmtree(self.checkpoint / name, ignore_errors=True)
-        (self.checkpoint / NAME).unlink(missing_ok=True)
 
     def _damaged(self, problem: str) -> QueryError:
         return QueryError(str(self.checkpoint), problem, "begin anew with --restart")

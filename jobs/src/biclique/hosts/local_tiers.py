@@ -42,6 +42,12 @@ class Resumed:
     manifests: Mapping[Producer, int]
 
 
+def owners_of_state(plan: Plan) -> tuple[Producer, ...]:
+    """Who has manifests in the checkpoint store."""
+    units = (joiner_producer(unit) for unit in first_table(plan).units())
+    return (*units, *(merger_producer(number) for number in range(plan.mergers)))
+
+
 class EngineClock:
     """Milliseconds of the wall clock, moved on by whoever wants the dispatchers to speak."""
 
@@ -163,8 +169,7 @@ class LocalTiers:
 
     def seal(self) -> Mapping[Producer, int]:
         """Checkpoint every unit and merger; behind `reach_end`. Returns the frontier of each one's manifest."""
-        self._sealing = {joiner_producer(unit) for unit in self._units}
-        self._sealing |= {merger_producer(number) for number in range(self.plan.mergers)}
+        self._sealing = set(owners_of_state(self.plan))
         while self._sealing:
             if not self.run_round() and self._sealing:
                 # Nothing is sealed before every dispatcher has been heard; after a restart that takes a signal.

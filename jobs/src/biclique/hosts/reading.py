@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from biclique.hosts.file_task import Position, ReadTask
 from biclique.hosts.frames import BlockFrame, End, Failure, FileEnd, Frame, LostTask, receive_frame
@@ -121,15 +122,24 @@ class _Connection:
                 return  # the other side was first
 
 
-Submit = Callable[[ReadTask, Callable[[str], None]], None]
+class Tasks(Protocol):
+    """Who runs reading tasks: Spark (hosts/spark.py)."""
+
+    def wait(self) -> None:
+        """Until it is ready; raises if it cannot be."""
+
+    def submit(self, task: ReadTask, failed: Callable[[str], None]) -> None:
+        """Returns at once; `failed` is called from another thread if the task ends badly."""
+
+    def stop(self) -> None: ...
 
 
 class SourceReader:
     """Blocks of one source, one after the other. `state` is how far they have been *taken*: what a checkpoint holds."""
 
-    def __init__(self, query: Query, source: int, hub: Hub, submit: Submit, state: SourceState) -> None:
+    def __init__(self, query: Query, source: int, hub: Hub, tasks: Tasks, state: SourceState) -> None:
         self.number = source
-        self._hub, self._submit = hub, submit
+        self._hub, self._tasks = hub, tasks
         declared = query.sources[source]
         assert isinstance(declared.input, Files)
         self._format = declared.input.format
@@ -146,13 +156,20 @@ class SourceReader:
         for file in self.state.files:
             refuse_if_changed(file)
         self._connection: _Connection | None = None
-        self.discover(settled=True)
+        self._find(settled=True)
 
-    def discover(self, settled: bool) -> None:
-        fresh = self._files.discover(self.state.files, settled)
-        self.state = replace(self.state, files=(*self.state.files, *fresh))
+    def start(self) -> None:
         if self._connection is None and self.state.ordinal < len(self.state.files):
             self._begin()
+
+    def look_for_files(self) -> None:
+        """New ones, of which nobody seems to be writing still."""
+        self._find(settled=False)
+        self.start()
+
+    def _find(self, settled: bool) -> None:
+        fresh = self._files.discover(self.state.files, settled)
+        self.state = replace(self.state, files=(*self.state.files, *fresh))
 
     def file_name(self, ordinal: int) -> str:
         return self.state.files[ordinal].name
@@ -177,7 +194,7 @@ class SourceReader:
             self.state.files[self.state.ordinal :],
             Position(self.state.row, self.state.resume),
         )
-        self._submit(task, self._connection.fail)
+        self._tasks.submit(task, self._connection.fail)
 
     def take(self) -> BlockFrame | None:
         """The next block, if one is here. The state moves beyond it."""

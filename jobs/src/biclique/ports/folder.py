@@ -81,6 +81,22 @@ class FolderStore:
                         (self._blobs / _name(blob.name)).unlink(missing_ok=True)
             return True
 
+    def retract(self, owner: Producer, frontier: int) -> None:
+        """Forget the manifests ahead of a frontier: a process that died between them and its commit left them, and so
+        many of them would push out the one that counts."""
+        with self._lock:
+            key = _name(str(owner))
+            kept = self._kept.get(key, ())
+            for sequence, manifest in kept:
+                if manifest.frontier > frontier:
+                    self._file(key, sequence).unlink()
+            self._kept[key] = tuple((n, manifest) for n, manifest in kept if manifest.frontier <= frontier)
+            named = self._named()
+            for _, manifest in kept:
+                for blob in manifest.blobs:
+                    if blob.name not in named:
+                        (self._blobs / _name(blob.name)).unlink(missing_ok=True)
+
     def _file(self, key: str, sequence: int) -> Path:
         return self._owners / key / f"{sequence:016d}"
 
