@@ -33,7 +33,10 @@ class Hosting:
         self.first_table: RoutingTable = first_table(self.plan)
         self._shufflers = [Shuffler(self.plan.query, n) for n in range(len(self.plan.query.sources))]
         self._reads = ReadLimits(scenario.turn_records, scenario.unit_records, 4096)
-        self._limits = JoinerLimits(scenario.matches_max, scenario.pending_rows_max, scenario.blob_rows)
+        blobs = scenario.blob_rows
+        self._limits = JoinerLimits(
+            scenario.matches_max, scenario.pending_rows_max, blobs, segment_rows_min=blobs.least
+        )
 
     def dispatcher(self, number: int) -> Tier:
         mine = [key for key in self.scenario.partitions if self.scenario.dispatcher_of(key) == number]

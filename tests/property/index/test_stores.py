@@ -72,7 +72,8 @@ class History:
         self.parts = int(rng.integers(1, 3))
         self.nulls = bool(rng.integers(2))
         self.period = int(rng.integers(3, 20)) if windowed else None
-        self.layout = StoreLayout(case.kind, COLUMN_TYPES, self.parts, self.period, SUMMED)
+        fewest = int(rng.integers(1, 8))
+        self.layout = StoreLayout(case.kind, COLUMN_TYPES, self.parts, self.period, SUMMED, fewest)
 
     def maybe_mask(self, count: int) -> np.ndarray | None:
         return self.rng.random(count) < 0.8 if self.nulls and self.rng.random() < 0.5 else None

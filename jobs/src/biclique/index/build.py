@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from biclique.index import dominance, equality, equality_ordered, ordered
 from biclique.index.arrangement import Arrangement
+from biclique.index.by_time import ByTimeStore
 from biclique.index.chain import ChainStore
 from biclique.index.protocol import PAIRS_PER_CHUNK, IndexKind, Store, StoreLayout
 
@@ -18,4 +19,6 @@ SUMMABLE = frozenset((IndexKind.EQUALITY, IndexKind.ORDERED, IndexKind.EQUALITY_
 
 
 def new_store(layout: StoreLayout, pairs_per_chunk: int = PAIRS_PER_CHUNK) -> Store:
+    if layout.kind is IndexKind.SCAN and layout.archive_period_us is not None:
+        return ByTimeStore(layout, pairs_per_chunk)
     return ChainStore(layout, ARRANGEMENTS[layout.kind], layout.kind in SUMMABLE, pairs_per_chunk)

@@ -6,8 +6,10 @@ found by its first reference.
 A segment is archived (sealed) once the chain's greatest time has moved on by more than the archive period since the
 segment was opened. For rows in time order that is the same as newest - oldest > period. For rows out of order it is
 not: a single late row would make every new segment span more than the period at once, and the chain would fall into
-segments of one row. As it is, a window of time holds at most window / period + 2 segments, whatever the order. In
-full history a segment ends at SEGMENT_ROWS_MAX.
+segments of one row. As it is, a window of time holds at most window / period + 2 segments, whatever the order. A
+segment with fewer than `segment_rows_min` rows is not archived yet: a side with few rows a period (or one that is read
+faster than it was written) would pay for a look-up per handful of rows. In full history a segment ends at
+SEGMENT_ROWS_MAX.
 
 Expiry drops a segment once its greatest `oldest` time is below the bound (Theorem 1: no later probe can qualify with
 any of its rows). A row that is not indexed is stored and expires as the others do: it counts, and a checkpoint holds
@@ -126,6 +128,7 @@ class ChainStore:
             # A row beyond the period is the segment's last. Times near the ends of int64 must not wrap.
             bound = segment.opened_at + period
             beyond = rows.newest[start:stop] > bound if bound < np.iinfo(np.int64).max else np.zeros(0, np.bool_)
+            beyond[: max(0, self._layout.segment_rows_min - len(segment) - 1)] = False
             place = int(beyond.argmax()) if len(beyond) else 0
             if len(beyond) and beyond[place]:
                 return start + place + 1, True

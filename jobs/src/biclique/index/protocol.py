@@ -49,7 +49,8 @@ class StoreLayout:
 
     `archive_period_us`: a segment is archived once the greatest time has moved on by more than this since it was opened
     (window / 10; for rows in time order: once newest - oldest exceeds it); None: full history, one growing segment.
-    `sums`: positions of columns of which range sums are asked (aggregates without pairs).
+    `sums`: positions of columns of which range sums are asked (aggregates without pairs). `segment_rows_min`: a segment
+    with fewer rows is not archived yet.
     """
 
     kind: IndexKind
@@ -57,6 +58,7 @@ class StoreLayout:
     id_parts: int = 1
     archive_period_us: int | None = None
     sums: tuple[int, ...] = ()
+    segment_rows_min: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from biclique.tiers.inbox import INFINITE, Inbox, in_stamp_order, joiner_produce
 from biclique.tiers.matching import Batch, Probing, batches
 from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
 from biclique.tiers.progress import BlobRef, JoinerProgress, Manifest
-from biclique.tiers.state import BLOB_ROWS, BlobRows, SideState
+from biclique.tiers.state import BLOB_ROWS, SEGMENT_ROWS_MIN, BlobRows, SideState
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class JoinerLimits:
     matches_max: int = 1 << 20
     pending_rows_max: int = 1 << 22
     blob_rows: BlobRows = BLOB_ROWS
+    segment_rows_min: int = SEGMENT_ROWS_MIN
 
 
 @dataclass(slots=True)
@@ -82,7 +83,13 @@ class Joiner:
         self._results = ResultEmission(plan) if self._last_stage and not plan.mergers else None
         self._next_stage = None if self._last_stage else StageEmission(plan, self._stage, self._producer)
         self.states: dict[int, SideState] = {
-            n: SideState(self._stage, n, self._partials.sums(n) if self._partials else (), limits.blob_rows)
+            n: SideState(
+                self._stage,
+                n,
+                self._partials.sums(n) if self._partials else (),
+                limits.blob_rows,
+                limits.segment_rows_min,
+            )
             for n in stored_sides(unit)
         }
         self._probings = {n: Probing(self._stage, state) for n, state in self.states.items()}

@@ -33,19 +33,21 @@ class BlobRows(NamedTuple):
 
 BLOB_ROWS = BlobRows()
 ARCHIVES_PER_WINDOW = 10  # the paper's archive period: a tenth of the window
+SEGMENT_ROWS_MIN = 4_096  # below it a look-up costs more than the rows that archiving would save
 
 
 def positions_of(columns: Sequence[Column]) -> dict[Column, int]:
     return {column: i for i, column in enumerate(columns)}
 
 
-def layout_of(side: Side, sums: tuple[int, ...] = ()) -> StoreLayout:
+def layout_of(side: Side, sums: tuple[int, ...], segment_rows_min: int) -> StoreLayout:
     return StoreLayout(
         side.access.kind,
         tuple(column.type for column in side.columns),
         len(side.relations),
         None if side.window_us is None else max(1, side.window_us // ARCHIVES_PER_WINDOW),
         sums,
+        segment_rows_min,
     )
 
 
@@ -69,7 +71,14 @@ class _Part:
 class SideState:
     """What a unit stores of one side, and how the other side's rows find it."""
 
-    def __init__(self, stage: Stage, number: int, sums: tuple[int, ...] = (), blob_rows: BlobRows = BLOB_ROWS) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        number: int,
+        sums: tuple[int, ...] = (),
+        blob_rows: BlobRows = BLOB_ROWS,
+        segment_rows_min: int = SEGMENT_ROWS_MIN,
+    ) -> None:
         self._blob_rows = blob_rows
         side, other = stage.sides[number], stage.sides[1 - number]
         self.number, self.side = number, side
@@ -77,7 +86,7 @@ class SideState:
         self._stored_keys = StoredKeysOf(access.equal, access.first, access.second, positions_of(side.columns))
         self._probe_keys = ProbeKeysOf(access.equal, access.first, access.second, positions_of(other.columns))
         self.key_failures = 0  # of stored and of probing rows: they match nothing
-        self._layout = layout_of(side, sums)
+        self._layout = layout_of(side, sums, segment_rows_min)
         self._types = self._layout.column_types
         own = new_store(self._layout)
         self._parts = [_Part(own, False, sealed_to=own.end)]
