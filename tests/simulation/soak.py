@@ -1,7 +1,7 @@
 """As many seeds, fuzz inputs and planted bugs as there is time for. A round begins where chance says.
 
-A round is a thousand seeds, some fuzz inputs of the SQL checker, and every planted bug with the seed that caught it. The
-first failure ends it, with the command that shows it again.
+A round is a thousand seeds, some fuzz inputs of the SQL checker, and every planted bug with the seed that caught it.
+The first failure ends it, with the command that shows it again.
 """
 
 from __future__ import annotations
