@@ -302,6 +302,9 @@ class World:
             for shuffler in self.shufflers:
                 for _ in range(12):
                     shuffler.act()
+                    if shuffler.drained:
+                        break
+                shuffler.act()  # a heartbeat, or one more send
             while self.log.time_out_one():
                 pass
             self.log.settle()
@@ -310,7 +313,7 @@ class World:
                 self._step(process, 200)
             self._operate()
             quiet += all(s.drained for s in self.shufflers) and not self.operator.operations
-            if quiet > 4:
+            if quiet > 6:
                 break
         self._drain()
 
