@@ -131,11 +131,18 @@ def _one_array(pieces: list[pa.Array]) -> pa.Array:
 
 def _as_json(wanted: Wanted, native: list[pa.Array], row: int) -> bytes:
     """A row of a columnar file has no bytes of its own: the columns read, as JSON, stand for it."""
-    values: dict[str, Any] = {
-        field.name: array[row].as_py() if not pa.types.is_timestamp(array.type) else str(array[row])
-        for field, array in zip(wanted.fields, native, strict=True)
-    }
+    values = {f.name: _shown(array.slice(row, 1)) for f, array in zip(wanted.fields, native, strict=True)}
     return json.dumps(values, default=str, ensure_ascii=False).encode()
+
+
+def _shown(one: pa.Array) -> Any:
+    """For a person; dates and times beyond Python's calendar as the numbers that the file holds."""
+    if pa.types.is_timestamp(one.type) or pa.types.is_date(one.type):
+        try:
+            return None if one.null_count else str(one[0])
+        except (OverflowError, ValueError):
+            return one.view(pa.int32() if pa.types.is_date32(one.type) else pa.int64())[0].as_py()
+    return one[0].as_py()
 
 
 def _converted(array: pa.Array, kind: Type) -> tuple[pa.Array, Faults]:
