@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -50,6 +51,13 @@ def fuzz(inputs: int) -> None:
             raise AssertionError(f"FUZZ_SEED={SEED}, input {number}: {sql!r}") from error
     # A fuzz in which nothing passes, or everything, looks at one half of the checker only.
     assert outcomes["accepted"] > inputs // 20 and outcomes["refused"] > inputs // 4, outcomes
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """The parser's library logs what it thinks of some inputs: a user would see text that no sentence explains."""
+    yield
+    assert not caplog.records
 
 
 def test_the_first_inputs_are_accepted_as_promised_or_refused_in_a_sentence() -> None:

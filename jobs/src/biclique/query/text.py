@@ -28,8 +28,12 @@ _KEYWORDS: dict[type[exp.Expr], str] = {
     exp.Trim: "TRIM",
 }
 
-_OPENING = {TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET, TokenType.L_BRACE}
-_CLOSING = {TokenType.R_PAREN, TokenType.END, TokenType.R_BRACKET, TokenType.R_BRACE}
+_FOREIGN = {
+    *(TokenType.L_BRACKET, TokenType.R_BRACKET, TokenType.L_BRACE, TokenType.R_BRACE),
+    *(TokenType.ARROW, TokenType.DARROW, TokenType.HASH_ARROW, TokenType.DHASH_ARROW, TokenType.FARROW),
+}
+_OPENING = {TokenType.L_PAREN, TokenType.CASE}
+_CLOSING = {TokenType.R_PAREN, TokenType.END}
 
 
 _OPENED = re.compile(r"Missing (['\"]) from \d+:(\d+)")  # line:offset, as sqlglot says it
@@ -43,6 +47,7 @@ class SqlText:
         if len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
             raise QueryError(PLACE, f"the query is longer than {TEXT_BYTES_MAX // 1024} kB", "shorten it")
         self.tokens = self._tokenize()
+        self._check_signs()
         self._check_numbers()
         self._check_nesting()
 
@@ -58,6 +63,12 @@ class SqlText:
             raise QueryError(PLACE, "a comment is opened and not closed", "close it")
         quote = "double quote" if found[1] == '"' else "quote"
         raise self.error_at(int(found[2]), f"the {quote} that opens here is not closed", "close it")
+
+    def _check_signs(self) -> None:
+        """Arrays, structs and JSON paths: refused before the parser, which would log what it thinks of a path."""
+        for token in self.tokens:
+            if token.token_type in _FOREIGN:
+                raise self.error_at(token.start, f"{token.text} is not supported", "see docs/sql.md for what is")
 
     def _check_numbers(self) -> None:
         """`1_000`, `0x1f` and `2nd` would be read as a number and its alias."""
