@@ -172,9 +172,11 @@ def has_docstring(path: str, text: str) -> Iterator[Offence]:
 
 
 def line_width(path: str, text: str) -> Iterator[Offence]:
+    """A word to a tool at the end of a line cannot go anywhere else, so it is not counted; ruff does the same."""
     for number, line in enumerate(text.splitlines(), 1):
-        if len(line) > LINE_WIDTH_MAX:
-            yield number, f"{len(line)} columns, more than {LINE_WIDTH_MAX}"
+        width = len(re.sub(r"\s*# (type: ignore|noqa)\b.*", "", line))
+        if width > LINE_WIDTH_MAX:
+            yield number, f"{width} columns, more than {LINE_WIDTH_MAX}"
 
 
 def file_length(path: str, text: str) -> Iterator[Offence]:
@@ -293,8 +295,12 @@ RULES = (
         "lines fit the width",
         is_code,
         line_width,
-        refused=(("a.py", "x" * (LINE_WIDTH_MAX + 1)), ("Makefile", "é" * (LINE_WIDTH_MAX + 1))),
-        passed=(("a.py", "é" * LINE_WIDTH_MAX),),
+        refused=(
+            ("a.py", "x" * (LINE_WIDTH_MAX + 1)),
+            ("a.py", "x" * (LINE_WIDTH_MAX + 1) + "  # type: ignore[misc]"),
+            ("Makefile", "é" * (LINE_WIDTH_MAX + 1)),
+        ),
+        passed=(("a.py", "é" * LINE_WIDTH_MAX), ("a.py", "x" * LINE_WIDTH_MAX + "  # type: ignore[misc]")),
     ),
     Rule(
         "files are short enough for one idea",

@@ -1,7 +1,8 @@
 """What a routing strategy decides: for each row of a side, the units that store it and the units that it probes.
 
-The cell rule, tested for every strategy: for every pair old < new that can match, exactly one unit is both in store(old) and
-in probe(new). A decision depends on nothing but the row (its id, its routing hash) and the table: a replay repeats it.
+The cell rule, tested for every strategy: for every pair old < new that can match, exactly one unit is both in
+store(old) and in probe(new). A decision depends on nothing but the row (its id, its routing hash) and the table: a
+replay repeats it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The routing table: which units exist, who stores, who is probed, and what has moved. One immutable value a version.
 
 The operator (or the embedded engine, or the simulator) writes versions; dispatchers apply one at an epoch boundary and
-announce (version, first epoch) in their signals. S(v), the switch-over point of v, is the greatest first epoch of v over all
-senders; version v+1 carries S(v) in `switch` and is applied only in epochs above it.
+announce (version, first epoch) in their signals. S(v), the switch-over point of v, is the greatest first epoch of v
+over all senders; version v+1 carries S(v) in `switch` and is applied only in epochs above it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Move(NamedTuple):
 class RoutingTable:
     """`stores` and `probes`: the units of each subgroup that stores, and probes, go to.
 
-    `switch`: S(v) of all earlier versions, over all senders. `stage_switch`: the same over the senders of one stage alone
-    (the dispatchers, and the units of the stage before), by (version, stage): what that stage's units can tell from their
-    own logs. `born`: the version in which a unit was first probed; 0 where it is missing.
+    `switch`: S(v) of all earlier versions, over all senders. `stage_switch`: the same over the senders of one stage
+    alone (the dispatchers, and the units of the stage before), by (version, stage): what that stage's units can tell
+    from their own logs. `born`: the version in which a unit was first probed; 0 where it is missing.
     """
 
     version: int
