@@ -48,6 +48,14 @@ def linked_paths(text: str) -> set[str]:
     return {link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link}
 
 
+def named_tests(text: str) -> set[tuple[str, str]]:
+    return set(re.findall(r"(tests/[\w./-]+\.py)::(\w+)", text))
+
+
+def has_test(path: str, test: str) -> bool:
+    return (ROOT / path).exists() and f"def {test}(" in (ROOT / path).read_text(encoding="utf-8")
+
+
 def name(document: Path) -> str:
     return str(document.relative_to(ROOT))
 
@@ -59,6 +67,7 @@ def test_what_a_document_names_exists(document: Path) -> None:
     missing += [f"biclique {command}" for command in named_commands(text) - cli_commands()]
     missing += [path for path in named_paths(text) if not (ROOT / path).exists()]
     missing += [link for link in linked_paths(text) if not (document.parent / link).exists()]
+    missing += [f"{path}::{test}" for path, test in named_tests(text) if not has_test(path, test)]
     assert not missing, f"{name(document)} names what is not there: {sorted(missing)}"
 
 
@@ -92,6 +101,9 @@ def test_the_readers_read() -> None:
     assert {"setup", "test", "demo", "clean"} <= make_targets()
     assert "no-such-target" in named_targets("`make no-such-target`")
     assert "docs/no-such.md" in named_paths("see `docs/no-such.md`")
+    guarantees = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    assert len(named_tests(guarantees)) >= 12
+    assert not has_test("tests/unit/docs/test_documents.py", "test_no_such")
     assert len(manifests()) >= 7
 
 
