@@ -96,8 +96,9 @@ def comparisons(kind: IndexKind, rows: float, candidates: float) -> float:
             return rows
 
 
-def index_bytes(kind: IndexKind, has_equality: bool) -> float:
-    """Of one stored row, beside its columns: the keys of its sorted run and its place."""
+def index_bytes(kind: IndexKind, has_equality: bool, windowed: bool) -> float:
+    """Of one stored row, beside its columns: the keys of its sorted run and its place. Within a window, rows that no
+    condition can order are ordered by time (index/by_time.py)."""
     match kind:
         case IndexKind.EQUALITY | IndexKind.ORDERED:
             return KEY_BYTES + PLACE_BYTES
@@ -107,4 +108,4 @@ def index_bytes(kind: IndexKind, has_equality: bool) -> float:
             summaries = 2 * KEY_BYTES / (DOMINANCE_FANOUT - 1)  # greatest and least of eight, 64, ... neighbours
             return (3 if has_equality else 2) * KEY_BYTES + PLACE_BYTES + summaries
         case IndexKind.SCAN:
-            return 0.0
+            return KEY_BYTES + PLACE_BYTES if windowed else 0.0

@@ -138,7 +138,7 @@ def _side(stage: Stage, draft: StageDraft, side: int, load: tuple[Load, Load], s
         own.rate,
         own.rows,
         own.row_bytes,
-        index_bytes(access.kind, bool(access.equal)),
+        index_bytes(access.kind, bool(access.equal), stage.sides[side].window_us is not None),
         units,
         rows_per_unit,
         copies,
