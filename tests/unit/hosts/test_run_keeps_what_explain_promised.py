@@ -1,5 +1,5 @@
-"""The numbers that `explain` shows against the counters of a run: the embedded engine's own tiers, full history, so that
-the state is at its largest at the end."""
+"""The numbers that `explain` shows against the counters of a run: the embedded engine's own tiers, full history, so
+that the state is at its largest at the end."""
 
 from __future__ import annotations
 
