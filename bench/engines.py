@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -32,12 +33,14 @@ BICLIQUE = "Biclique"
 
 @dataclass(frozen=True)
 class Run:
-    """`seconds` None: no figure, and `why` says so."""
+    """`seconds` None: no figure, and `why` says so. `process_seconds`: all that the clock left out as well, from the
+    command to its exit: a JVM's start, imports, and for a peer its warm-up."""
 
     engine: str
     workload: str
     rows: int
     seconds: float | None = None
+    process_seconds: float = 0.0
     pairs: int = 0
     version: str = ""
     how: str = ""
@@ -69,7 +72,8 @@ class Laboratory:
             data, warm_up = self._sets(workload, rows)
             told = ["--workload", workload.name, "--rows", str(rows), "--data", str(data)]
             told += ["--warm-up", str(warm_up), "--output", str(output)]
-            answer = _last_json(_finished([str(python), str(DRIVERS / peer.driver), *told]))
+            said, process_seconds = _finished([str(python), str(DRIVERS / peer.driver), *told])
+            answer = _last_json(said)
             pairs = self._judged(workload, rows, peer.pairs.format(output=output))
         except PeerIsMissing as missing:
             return Run(**{**vars(blank), "why": f"missing: {missing}"})
@@ -83,6 +87,7 @@ class Laboratory:
             workload.name,
             rows,
             float(answer["seconds"]),
+            process_seconds,
             pairs,
             str(answer["version"]),
             str(answer["how"]),
@@ -95,14 +100,15 @@ class Laboratory:
         rows = workload.size(self._quick, nested=False)
         output = self._scratch / BICLIQUE
         try:
-            seconds = 0.0
+            seconds, process_seconds = 0.0, 0.0
             for data in reversed(self._sets(workload, rows)):
                 shutil.rmtree(output, ignore_errors=True)
                 output.mkdir(parents=True)
                 manifest = output / "join.yaml"
                 manifest.write_text(yaml.safe_dump(_manifest(workload, data), sort_keys=False))
                 command = [str(Path(sys.executable).with_name("biclique")), "run", str(manifest), "--json"]
-                seconds = float(_last_json(_finished(command))["seconds"])
+                said, process_seconds = _finished(command)
+                seconds = float(_last_json(said)["seconds"])
             pairs = self._judged(
                 workload, rows, f"SELECT r_id, s_id FROM read_parquet('{output}/pairs/*.parquet', union_by_name = true)"
             )
@@ -111,7 +117,7 @@ class Laboratory:
         finally:
             shutil.rmtree(output, ignore_errors=True)
         how = "biclique run, embedded engine, parquet to parquet, a result id beside every pair"
-        return Run(BICLIQUE, workload.name, rows, seconds, pairs, version("biclique"), how)
+        return Run(BICLIQUE, workload.name, rows, seconds, process_seconds, pairs, version("biclique"), how)
 
     def _sets(self, workload: Workload, rows: int) -> tuple[Path, Path]:
         """The data and, a fiftieth of it, the warm-up."""
@@ -146,9 +152,10 @@ def _manifest(workload: Workload, data: Path) -> dict[str, Any]:
     }
 
 
-def _finished(command: Sequence[str]) -> str:
-    """What the command printed. A group of its own, so that a JVM it started ends with it when time is up."""
+def _finished(command: Sequence[str]) -> tuple[str, float]:
+    """What the command printed, and its seconds in all. A group of its own: a JVM it started ends with it."""
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    begin = time.perf_counter()
     try:
         process = subprocess.Popen(
             command,
@@ -171,7 +178,7 @@ def _finished(command: Sequence[str]) -> str:
     if process.returncode:
         last = (complained.strip() or said.strip() or "nothing said").splitlines()[-1]
         raise RunFailed(f"ended with {process.returncode}: {last[:300]}")
-    return said
+    return said, time.perf_counter() - begin
 
 
 def _last_json(said: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from bench.verdicts import Line, Verdict, quantity
 
 MARKS = {Verdict.MET: "✔", Verdict.SHORT: "✘", Verdict.NOT_MEASURED: "?", Verdict.NOT_JUDGED: " "}
 LINE_HEAD = ("", "what", "size", "target", "measured", "of target", "verdict", "note")
-RUN_HEAD = ("workload", "engine", "rows a side", "seconds", "tuples/s", "pairs", "how, or why not")
-NUMBERS = {"target", "measured", "of target", "rows a side", "seconds", "tuples/s", "pairs"}
+RUN_HEAD = ("workload", "engine", "rows a side", "seconds", "process, s", "tuples/s", "pairs", "how, or why not")
+NUMBERS = {"target", "measured", "of target", "rows a side", "seconds", "process, s", "tuples/s", "pairs"}
 
 METHOD = f"""\
 The figures are of one run of `make bench` on one machine, one after the other; a figure that falls short stands as it
@@ -23,7 +23,8 @@ is. Take the ratios, not the seconds.
 * **Engines**: files to files, all cores. The clock leaves out a JVM's start and one warm-up over a fiftieth of the
   rows: for the peers in the same process before the run, for Biclique a process before it, which fills the cache of
   compiled kernels. For the peers it runs from the query's submission until the last output file stands, for Biclique
-  from the first row read until the last file is committed.
+  from the first row read until the last file is committed. "process" is all of it, from the command to its exit: what
+  the clock left out is there to be seen.
 * Each engine reads the format that suits it best, and has the settings that were found best for it; the table says
   which. Biclique writes a 128-bit result id beside every pair, the others two integers.
 * DuckDB and Polars are batch engines: they see all rows before they answer, and are here for orientation.
@@ -68,6 +69,7 @@ def run_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
             f"{run.engine} {run.version}".strip() + (" (batch)" if run.batch else ""),
             f"{run.rows:,}",
             "—" if run.seconds is None else f"{run.seconds:.2f}",
+            "—" if run.seconds is None else f"{run.process_seconds:.1f}",
             "—" if run.tuples_per_second is None else quantity(run.tuples_per_second, "/s").replace("/s", "").strip(),
             "—" if run.seconds is None else f"{run.pairs:,}",
             run.how if run.seconds is not None else run.why,
