@@ -12,6 +12,7 @@ mpl.use("svg")
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from bench.engines import BICLIQUE, Run
 from bench.verdicts import CaseRun, Line, quantity
@@ -51,6 +52,9 @@ def _core(lines: Sequence[Line]) -> Figure:
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log")
     axes.set_xlim(min(*values, 1) / 1.5, max(*values, 1) * 4)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("times as good as the target")
     return figure
 
@@ -79,10 +83,10 @@ def _engines(runs: Sequence[Run]) -> Figure:
         values = [run.tuples_per_second or 0.0 for run in found]
         bars = axes.barh(labels, values, color=colors, height=0.65)
         axes.bar_label(bars, [quantity(v, "/s").replace(" /s", "") for v in values], padding=4, fontsize=8)
-        axes.set_xscale("log")
-        axes.set_xlim(right=max(values) * 6)
-        axes.set_title(workload.name)
-        axes.set_xlabel("tuples a second")
+        axes.set_xlim(0, max(values) * 1.3)  # from zero: a bar's length is the rate
+        axes.set_xticks([])
+        axes.spines["bottom"].set_visible(False)
+        axes.set_title(f"{workload.name}, tuples a second")
     figure.tight_layout()
     return figure
 

@@ -1,9 +1,9 @@
 """Flink SQL in streaming mode, in an environment of its own.
 
-Its best number of those tried, in single runs of 1M rows a side: CSV in and out (the parquet format of Maven Central was
-a fifth slower), records reused, no checkpoints, state on the heap, mini-batches off, buckets of 20 (10, 40 and 80 were
-slower, the last hardly). The band is the bucket rewrite: every s in each bucket that its band reaches. Two inequalities
-are plain: Flink compares every row with every other.
+Its best number of those tried, in single runs of 1M rows a side: CSV in and out (the parquet format of Maven Central
+was a fifth slower), records reused, no checkpoints, state on the heap, mini-batches off, buckets of 20 (10, 40 and 80
+were slower, the last hardly). The band is the bucket rewrite: every s in each bucket that its band reaches. Two
+inequalities are plain: Flink compares every row with every other.
 """
 
 from __future__ import annotations
