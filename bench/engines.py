@@ -96,7 +96,7 @@ class Laboratory:
 
     def run_biclique(self, workload: Workload) -> Run:
         """The command that a user types. Its warm-up is a run over little data before, which leaves compiled kernels in
-        numba's cache; the seconds are its own account, from the first row read to the last file committed."""
+        numba's cache; the seconds are its own account, from the start of reading to the last file committed."""
         rows = workload.size(self._quick, nested=False)
         output = self._scratch / BICLIQUE
         try:

@@ -23,7 +23,7 @@ is. Take the ratios, not the seconds.
 * **Engines**: files to files, all cores. The clock leaves out a JVM's start and one warm-up over a fiftieth of the
   rows: for the peers in the same process before the run, for Biclique a process before it, which fills the cache of
   compiled kernels. For the peers it runs from the query's submission until the last output file stands, for Biclique
-  from the first row read until the last file is committed. "process" is all of it, from the command to its exit: what
+  from the start of reading until the last file is committed. "process" is all of it, from the command to its exit: what
   the clock left out is there to be seen.
 * Each engine reads the format that suits it best, and has the settings that were found best for it; the table says
   which. Biclique writes a 128-bit result id beside every pair, the others two integers.

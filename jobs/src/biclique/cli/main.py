@@ -50,9 +50,11 @@ def run(manifest: Path, follow: bool, checkpoint: Path | None, restart: bool, as
 def validate(manifest: Path) -> None:
     """Check a manifest: the same checks as everywhere."""
     from biclique.cli.loading import load
+    from biclique.plan.make import make_plan
 
     with stating_errors():
         query = load(manifest)
+        make_plan(query)  # what the planner refuses, it refuses here too
         relations = ", ".join(relation.name for relation in query.relations)
         click.echo(f"{manifest} is good: {query.name} joins {relations}.")
 

@@ -70,7 +70,10 @@ def run_manifest(
 
 
 def _memory_sentence(engine: Engine) -> str:
-    return "a joiner has used up its memory (joiners.memory): raise it, add units, or narrow the window"
+    return (
+        "a unit has used up its memory (joiners.memory): raise it; or give the query more units (joiners.replicas) or a"
+        " narrower window, and begin anew with --restart"
+    )
 
 
 def _tell(outcome: Outcome, engine: Engine, as_json: bool) -> None:

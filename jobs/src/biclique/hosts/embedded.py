@@ -26,8 +26,9 @@ from biclique.hosts.local_tiers import PARTITION, DamagedCheckpoint, EngineClock
 from biclique.hosts.outputs import FOLDERS, Outputs
 from biclique.hosts.reading import Hub, SourceReader, Tasks, close_all, slots_for
 from biclique.hosts.spark import Spark
-from biclique.hosts.summary import Facts, Summary, fates_of
+from biclique.hosts.summary import Facts, Summary, failed_filters, fates_of
 from biclique.hosts.warm_up import warm_up
+from biclique.kernels.groups import SumOverflow
 from biclique.plan.model import Plan
 from biclique.ports.file_sink import publish, recover, written_parts
 from biclique.ports.folder import FolderInUse, FolderStore
@@ -40,6 +41,7 @@ from biclique.tiers.shuffler import Shuffler
 
 SPARK_LOG = "spark.log"
 IDLE_WAIT_SECONDS = 0.01  # for input, when there is nothing else to do
+FAIL_REMEDY = "correct it and begin anew with --restart, or choose onBadRecord: deadLetter and go on"
 
 
 class Ending(Enum):
@@ -116,7 +118,7 @@ class Engine:
     def _run(self, state: RunState, store: FolderStore) -> Outcome:
         self._state, self._store = state, store
         tasks = self._start_tasks(slots_for(len(self._query.sources)), self.checkpoint / SPARK_LOG)
-        hub = Hub()
+        hub = Hub(self.checkpoint)
         self._readers: tuple[SourceReader, ...] = ()
         try:
             began = time.monotonic()
@@ -138,12 +140,15 @@ class Engine:
             self._warm_seconds = time.monotonic() - began
             tasks.wait()
             self._start_seconds = time.monotonic() - began
+            self._reading_began = time.monotonic()
             for reader in self._readers:
                 reader.start()
             self._hub = hub
             self._outputs = Outputs(self._query, self.root, self._file_name, state.barrier)
             try:
                 return self._join()
+            except SumOverflow as error:
+                raise QueryError("spec.sql", str(error)) from error
             finally:
                 self._outputs.close()
         finally:
@@ -158,7 +163,6 @@ class Engine:
         self._resting: set[int] = set()  # sources whose dispatcher has been told that they have nothing for now
         self._rows_before = sum(reader.state.rows for reader in self._readers)
         self._began = time.monotonic()
-        self._first_row: float | None = None
         looked = sealed = self._began
         fed_since = False
         while True:
@@ -209,8 +213,6 @@ class Engine:
 
     def _feed_block(self, reader: SourceReader, frame: BlockFrame) -> None:
         number, block = reader.number, frame.block
-        if self._first_row is None:
-            self._first_row = time.monotonic()
         self._resting.discard(number)
         base = frame.ordinal << ROW_BITS
         dead = tuple(
@@ -218,7 +220,7 @@ class Engine:
             for bad in block.bad
         )
         if dead and self._query.sources[number].on_bad_record is OnBadRecord.FAIL:
-            raise QueryError(dead[0].place, dead[0].reason, "correct it, or choose onBadRecord: deadLetter")
+            raise QueryError(dead[0].place, dead[0].reason, FAIL_REMEDY)
         offsets = block.rows + base
         columns = [from_arrow(a, f.type) for a, f in zip(block.columns, reader.wanted.fields, strict=True)]
         if reader.wanted.time is None:
@@ -287,9 +289,9 @@ class Engine:
             sources=tuple(reader.state for reader in self._readers),
             parts=parts,
             manifests=manifests,
-            totals={**self._state.totals, "rows_out": self._rows_out()},
+            totals={"rows_out": self._rows_out(), "failed_expressions": self._failed_expressions()},
         )
-        self._written = self._outputs.rows
+        self._written, self._failures = self._outputs.rows, self._tiers.failed_expressions()
         save_state(self.checkpoint, self._state)
         publish(self.root, parts)
         self._outputs.committed()
@@ -297,10 +299,13 @@ class Engine:
             self._forget_state()
         self._ended = time.monotonic()
 
-    _written = 0  # rows that are in `totals` already
+    _written = _failures = 0  # of this process, that are in `totals` already
 
     def _rows_out(self) -> int:
         return self._state.totals.get("rows_out", 0) + self._outputs.rows - self._written
+
+    def _failed_expressions(self) -> int:
+        return self._state.totals.get("failed_expressions", 0) + self._tiers.failed_expressions() - self._failures
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -322,8 +327,9 @@ class Engine:
         summary = Summary(
             sources=fates_of(self._query, facts.rows_in, [progress.fates for progress in self._tiers.dispatchers()]),
             rows_out=facts.rows_out,
-            failed_expressions=self._tiers.failed_expressions(),
-            seconds=self._ended - (self._first_row if self._first_row is not None else self._ended),
+            failed_expressions=self._failed_expressions()
+            + failed_filters([progress.fates for progress in self._tiers.dispatchers()]),
+            seconds=self._ended - self._reading_began,
             start_seconds=self._start_seconds,
             warm_up_seconds=self._warm_seconds,
             rows_this_run=sum(facts.rows_in) - self._rows_before,
@@ -416,13 +422,16 @@ def only_files(query: Query) -> Files:
 
 
 def fingerprint(plan: Plan) -> str:
-    """Of all that decides results and the form of the state: not of where files are, nor of the memory's size."""
+    """Of all that decides results and the form of the state: not of where files are, nor of the memory's size, nor of
+    what is done with bad records, which people change when one has stopped a run."""
     query = plan.query
     assert isinstance(query.output, Files)
     bare = replace(
         query,
         sources=tuple(
-            replace(source, input=replace(source.input, path="")) if isinstance(source.input, Files) else source
+            replace(source, input=replace(source.input, path=""), on_bad_record=OnBadRecord.DEAD_LETTER)
+            if isinstance(source.input, Files)
+            else source
             for source in query.sources
         ),
         output=Files("", query.output.format),

@@ -197,17 +197,20 @@ class LocalTiers:
         return min(progress.watermark for progress in self._followers())
 
     def failed_expressions(self) -> int:
-        """Since this process began."""
+        """In predicates and in the select list, since this process began."""
         joiners = (self.watches[joiner_producer(unit)].joiner for unit in self._units)
         return sum(joiner.failed_expressions for joiner in joiners if joiner is not None)
 
-    def state_sizes(self) -> dict[UnitId, tuple[int, int]]:
-        """Rows and bytes that each unit holds."""
-        sizes: dict[UnitId, tuple[int, int]] = {}
+    def state_sizes(self) -> dict[str, tuple[int, int]]:
+        """Rows (of a merger: groups) and bytes that each unit and merger holds."""
+        sizes: dict[str, tuple[int, int]] = {}
+        for number in range(self.plan.mergers):
+            merger = self.watches[merger_producer(number)].merger
+            sizes[str(merger_producer(number))] = (len(merger.groups), merger.groups.bytes) if merger else (0, 0)
         for unit in self._units:
             joiner = self.watches[joiner_producer(unit)].joiner
             states = joiner.states.values() if joiner else ()
-            sizes[unit] = sum(state.rows for state in states), sum(state.size_bytes for state in states)
+            sizes[str(unit)] = sum(state.rows for state in states), sum(state.size_bytes for state in states)
         return sizes
 
     # --- what comes out ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
-import shutil
+import secrets
 import socket
 import tempfile
 import threading
@@ -34,14 +34,14 @@ class ReadingFailed(Exception):
 
 
 class Hub:
-    """Where reading tasks connect. `arrived` is set whenever some stream has something new."""
+    """Where reading tasks connect. `folder`: this process's alone while it lives. `arrived` is set whenever some stream
+    has something new."""
 
-    def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="biclique-"))  # 0700: nobody else can connect
-        self.address = str(self._folder / "blocks")
-        self.arrived = threading.Event()
+    def __init__(self, folder: Path) -> None:
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(self.address)
+        self._bound = _bind(self._listener, folder)
+        self.address = str(self._bound)
+        self.arrived = threading.Event()
         self._listener.listen(16)
         self._streams: dict[int, _Connection] = {}
         self._numbers = 0
@@ -62,8 +62,24 @@ class Hub:
             self._streams.pop(number).start(connection)
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for connections
         self._listener.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._bound.unlink(missing_ok=True)
+
+
+def _bind(listener: socket.socket, folder: Path) -> Path:
+    """A name of this process's own: a task of a killed one must not find the next. Where the folder cannot hold a socket
+    (a long path, some network disks), one in the machine's folder for such things does."""
+    for stale in folder.glob(".blocks-*"):
+        stale.unlink()
+    name = f".blocks-{secrets.token_hex(8)}"
+    for place in (folder.resolve(), Path(tempfile.gettempdir())):
+        try:
+            listener.bind(str(place / name))
+        except OSError:
+            continue
+        return place / name
+    raise ReadingFailed(f"no local socket can be made, neither in {folder} nor in {tempfile.gettempdir()}")
 
 
 class _Connection:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from biclique.query.model import Query
-from biclique.tiers.dispatcher import ACCEPTED, DEAD, DROPPED, FILTERED, LATE
+from biclique.tiers.dispatcher import ACCEPTED, DEAD, DROPPED, FAILED_FILTER, FILTERED, LATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class SourceFates:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Counts are of all runs since the beginning, times of this one: `seconds` from the first row read to the last file
-    committed, `start_seconds` before it (Java, and `warm_up_seconds` of Python beside it)."""
+    """Counts are of all runs since the beginning, times of this one: `seconds` from the start of reading to the last
+    file committed, `start_seconds` before it (Java, and `warm_up_seconds` of Python beside it)."""
 
     sources: tuple[SourceFates, ...]
     rows_out: int
@@ -62,6 +62,11 @@ class Summary:
     @property
     def rows_per_second(self) -> float:
         return self.rows_this_run / self.seconds if self.seconds > 0 else 0.0
+
+
+def failed_filters(fates: list[Mapping[str, tuple[int, ...]]]) -> int:
+    """Rows whose WHERE failed: they are among the filtered ones."""
+    return sum(sum(counts.get(FAILED_FILTER, ())) for counts in fates)
 
 
 def fates_of(
@@ -100,7 +105,6 @@ def as_text(summary: Summary) -> str:
     if summary.failed_expressions:
         lines.append(f"{summary.failed_expressions:,} expressions failed (division by zero, overflow)")
     rate = f", {summary.rows_per_second:,.0f} rows a second" if summary.rows_this_run else ""
-    lines.append(
-        f"{summary.seconds:.2f} s from the first row to the last file{rate} (start: {summary.start_seconds:.1f} s)"
-    )
+    seconds = f"{summary.seconds:.2f} s from the start of reading to the last file"
+    lines.append(f"{seconds}{rate} (start: {summary.start_seconds:.1f} s)")
     return "\n".join(lines)

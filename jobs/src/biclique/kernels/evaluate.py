@@ -148,17 +148,24 @@ class Predicate:
 
     def run(self, columns: Sequence[Vector | None], count: int) -> tuple[Mask, int]:
         """(where every conjunct is true, how many rows failed: some conjunct did and none is false)."""
+        mask, failed = self.masks(columns, count)
+        return mask, 0 if failed is None else int(np.count_nonzero(failed))
+
+    def masks(self, columns: Sequence[Vector | None], count: int) -> tuple[Mask, Mask | None]:
+        """(where every conjunct is true, which rows failed; None: none did)."""
         if count <= CACHE_ROWS or not self._conjuncts:
             return self._block(columns, count)
-        mask, failed = np.empty(count, np.bool_), 0
+        mask, failed = np.empty(count, np.bool_), None
         for start in range(0, count, CACHE_ROWS):
             stop = min(start + CACHE_ROWS, count)
             part = [None if i not in self.columns else _slice(column, start, stop) for i, column in enumerate(columns)]
             mask[start:stop], more = self._block(part, stop - start)
-            failed += more
+            if more is not None:
+                failed = np.zeros(count, np.bool_) if failed is None else failed
+                failed[start:stop] = more
         return mask, failed
 
-    def _block(self, columns: Sequence[Vector | None], count: int) -> tuple[Mask, int]:
+    def _block(self, columns: Sequence[Vector | None], count: int) -> tuple[Mask, Mask | None]:
         """Conjunct after conjunct over the rows still open: not false, and not null unless a failure counts."""
         rows: Places | None = None  # which rows are looked at; None: all
         true: Mask | None = None
@@ -169,7 +176,7 @@ class Predicate:
                 picked = np.flatnonzero(still_open)
                 rows = picked if rows is None else rows[picked]
                 if not len(rows):
-                    return np.zeros(count, np.bool_), 0
+                    return np.zeros(count, np.bool_), None
                 wanted = {place for later in self._conjuncts[number:] for place in later.columns}
                 columns = [_take(column, picked, i in wanted) for i, column in enumerate(columns)]
                 true, failed, still_open = _pick(true, picked), _pick(failed, picked), None
@@ -186,7 +193,7 @@ class Predicate:
             still_open = here if still_open is None else still_open & here
         if failed is not None:
             failed = both(failed, still_open)
-        return _scattered(true, rows, count), 0 if failed is None else int(np.count_nonzero(failed))
+        return _scattered(true, rows, count), None if failed is None else _scattered(failed, rows, count)
 
 
 def _scattered(true: Mask | None, rows: Places | None, count: int) -> Mask:

@@ -46,7 +46,8 @@ ANSWER_MS = 50  # a dispatcher without tuples answers those that carried some, a
 HEARTBEAT_MS = 1000  # and signals this often when nobody carried any
 
 ACCEPTED, FILTERED, LATE, DEAD, DROPPED = "accepted", "filtered", "late", "dead", "dropped"
-FATES = (ACCEPTED, FILTERED, LATE, DEAD, DROPPED)
+FAILED_FILTER = "failed filter"  # how many of the filtered are so because WHERE failed on them
+FATES = (ACCEPTED, FILTERED, LATE, DEAD, DROPPED, FAILED_FILTER)
 
 
 def dispatcher_producer(number: int) -> Producer:
@@ -166,7 +167,9 @@ class Dispatcher:
         draft.last[key] = int(block.offsets[-1])
         if len(timed):
             draft.greatest[key] = max(draft.greatest.get(key, TIME_NEVER), int(timed.max()))
-        draft.fates[FILTERED][block.source] += int(np.count_nonzero(fresh & (marks == Mark.FILTERED.value)))
+        failed = int(np.count_nonzero(fresh & (marks == Mark.FAILED.value)))
+        draft.fates[FILTERED][block.source] += failed + int(np.count_nonzero(fresh & (marks == Mark.FILTERED.value)))
+        draft.fates[FAILED_FILTER][block.source] += failed
         draft.fates[ACCEPTED][block.source] += int(np.count_nonzero(accepted))
         self._set_late_aside(block, late, draft)
         self._set_dead_aside(block, last, draft)

@@ -32,6 +32,7 @@ class Mark(Enum):
     GOOD = 0
     FILTERED = 1  # a conjunct of WHERE over this source alone is not true, in every relation made of it
     DEAD = 2
+    FAILED = 3  # filtered, because the expression failed (a division by zero, an overflow)
 
 
 class Topic(Enum):

@@ -42,14 +42,19 @@ class Shuffler:
         """`offsets`, `times` and `columns` (the used fields, see query/used.py) are of the readable records, in order;
         `dead` has the others, in order too."""
         passed: Mask | None = None
+        failed = np.zeros(len(offsets), np.bool_)
         if self._filters:
             passed = np.zeros(len(offsets), np.bool_)
             for predicate in self._filters:
-                passed |= predicate.run(columns, len(offsets))[0]
+                true, failures = predicate.masks(columns, len(offsets))
+                passed |= true
+                if failures is not None:
+                    failed |= failures
         marks = np.zeros(len(offsets), np.int8)
         kept = tuple(columns)
         if passed is not None and not passed.all():
             marks[~passed] = Mark.FILTERED.value
+            marks[~passed & failed] = Mark.FAILED.value
             rows = np.flatnonzero(passed)
             kept = tuple(column.take(rows) for column in columns)
         if dead:

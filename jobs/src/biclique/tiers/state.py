@@ -85,7 +85,7 @@ class SideState:
         access = side.access
         self._stored_keys = StoredKeysOf(access.equal, access.first, access.second, positions_of(side.columns))
         self._probe_keys = ProbeKeysOf(access.equal, access.first, access.second, positions_of(other.columns))
-        self.key_failures = 0  # of stored and of probing rows: they match nothing
+        self.key_failures = 0  # of stored rows: they match nothing
         self._layout = layout_of(side, sums, segment_rows_min)
         self._types = self._layout.column_types
         own = new_store(self._layout)
@@ -118,8 +118,7 @@ class SideState:
 
     def probe_keys(self, rows: Rows) -> ProbeKeys:
         """What rows of the other side ask of this one."""
-        keys, failed = self._probe_keys(rows.columns, len(rows))
-        self.key_failures += failed
+        keys, _ = self._probe_keys(rows.columns, len(rows))  # its failures are counted where the row is stored
         return keys
 
     def adopt(self, rows: Rows) -> None:

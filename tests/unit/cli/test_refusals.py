@@ -1,0 +1,56 @@
+"""What the command says when a manifest is wrong: one sentence, exit code 2, no traceback, whichever command reads
+it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from biclique.cli.main import cli
+
+NEGATIVE = sorted((Path(__file__).parents[1] / "query" / "negative").glob("*.yaml"))
+GOOD = """
+apiVersion: biclique.dev/v1alpha1
+kind: JoinQuery
+metadata: {name: good}
+spec:
+  sources:
+    - {name: a, schema: "k INT", files: {path: a, format: csv}}
+    - {name: b, schema: "k INT", files: {path: b, format: csv}}
+  sql: SELECT a.k FROM a JOIN b ON a.k < b.k
+  output: {files: {path: out, format: csv}}
+"""
+
+
+def refused(command: str, manifest: Path) -> str:
+    found = CliRunner().invoke(cli, [command, str(manifest)])
+    assert found.exit_code == 2, found.output
+    assert isinstance(found.exception, SystemExit), "a traceback would have been shown"
+    (line,) = found.stderr.splitlines()
+    return line.removeprefix("biclique: ")
+
+
+@pytest.mark.parametrize("command", ["validate", "explain", "run"])
+def test_every_command_refuses_with_the_same_sentence(command: str, tmp_path: Path) -> None:
+    assert len(NEGATIVE) > 100
+    for manifest in NEGATIVE[:: 1 if command == "validate" else 9]:
+        assert len(refused(command, manifest)) > 10, manifest
+
+
+@pytest.mark.parametrize("command", ["validate", "explain", "run"])
+def test_what_the_planner_refuses_is_refused_by_all(command: str, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    manifest = tmp_path / "join.yaml"
+    manifest.write_text(GOOD + "  plan: {strategy: hash}\n")
+    assert "hash" in refused(command, manifest)
+    manifest.write_text(GOOD)
+    if command != "run":
+        assert CliRunner().invoke(cli, [command, str(manifest)]).exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["validate", "explain", "run"])
+def test_a_manifest_that_is_not_there(command: str, tmp_path: Path) -> None:
+    assert "there is no such file" in refused(command, tmp_path / "none.yaml")
