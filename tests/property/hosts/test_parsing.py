@@ -175,7 +175,7 @@ def test_an_instant_is_what_the_calendar_says(text: str) -> None:
         since = None
     in_range = since is not None and -62135596800 <= since.total_seconds() < 253402300800
     if isinstance(got, str):
-        # what Python reads and we do not: a fraction of a date or of a minute, more than nine digits, a zone of 60 minutes
+        # what Python reads and we do not: a fraction of a date or of a minute, more digits than nine, a zone of 60 min
         assert not in_range or "." in text or re.search(r"[+-]\d\d:?[6-9]\d$", text)
     else:
         assert since is not None
