@@ -240,12 +240,12 @@ def test_a_run_that_is_already_going_is_not_joined(tmp_path: Path) -> None:
 
 def test_memory_exhausted_is_a_stop_to_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("biclique.hosts.file_task.BLOCK_ROWS", 4096)
-    run = given(tmp_path, "SELECT a.id AS aid, b.id AS bid, b.at FROM a JOIN b ON a.id = b.id", rows=20_000)
+    run = given(tmp_path, "SELECT a.id AS aid, b.id AS bid, b.at FROM a JOIN b ON a.id = b.id", rows=30_000)
     run.end = "  joiners: {memory: 1Mi}\n"
     assert run.run(look_seconds=0.0).ending is Ending.OUT_OF_MEMORY
     run.end = "  joiners: {memory: 64Mi}\n"
     assert run.run().ending is Ending.FINISHED
-    assert sorted(row[:2] for row in run.found()) == [(n, n) for n in range(20_000)]
+    assert sorted(row[:2] for row in run.found()) == [(n, n) for n in range(30_000)]
 
 
 # --- late, dead, dropped ---------------------------------------------------------------------------------------------

@@ -68,8 +68,8 @@ class Hub:
 
 
 def _bind(listener: socket.socket, folder: Path) -> Path:
-    """A name of this process's own: a task of a killed one must not find the next. Where the folder cannot hold a socket
-    (a long path, some network disks), one in the machine's folder for such things does."""
+    """A name of this process's own: a task of a killed one must not find the next. Where the folder cannot hold a
+    socket (a long path, some network disks), the machine's folder for such things does."""
     for stale in folder.glob(".blocks-*"):
         stale.unlink()
     name = f".blocks-{secrets.token_hex(8)}"
