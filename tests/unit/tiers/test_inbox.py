@@ -29,18 +29,18 @@ def inbox(rows_max: int = 1000, stage: int = 0, senders: tuple[UnitId, ...] = ()
 def test_the_frontier_is_the_least_last_signalled_epoch() -> None:
     box = inbox()
     assert box.frontier(TABLE) is None
-    box.take_signal(signal(ONE, 7))
+    box.take_signal(0, signal(ONE, 7))
     assert box.frontier(TABLE) is None, "one has not been heard"
-    box.take_signal(signal(TWO, 5))
+    box.take_signal(0, signal(TWO, 5))
     assert box.frontier(TABLE) == 5
-    box.take_signal(signal(TWO, 9))
+    box.take_signal(0, signal(TWO, 9))
     assert box.frontier(TABLE) == 7
 
 
 def test_the_watermark_uses_signals_at_or_below_the_frontier_only() -> None:
     box = inbox()
     for said in (signal(ONE, 5, watermark=50), signal(ONE, 9, watermark=90), signal(TWO, 6, watermark=60)):
-        box.take_signal(said)
+        box.take_signal(0, said)
     assert box.watermark_at(6) == 50
     box.advance(6)
     assert box.watermark_at(6) == 50, "what is forgotten is not needed"
@@ -79,26 +79,26 @@ def test_over_its_budget_it_keeps_offsets_and_reads_the_blocks_again(handled: in
 def test_a_unit_of_the_stage_before_counts_until_its_last_signal() -> None:
     box = inbox(stage=1, senders=(SENDER,))
     for sender in (ONE, TWO):
-        box.take_signal(signal(sender, 9))
+        box.take_signal(0, signal(sender, 9))
     assert box.frontier(TABLE) is None
-    box.take_signal(signal(joiner_producer(SENDER), 4))
+    box.take_signal(0, signal(joiner_producer(SENDER), 4))
     assert box.frontier(TABLE) == 4
-    box.take_signal(signal(joiner_producer(SENDER), 4, ended=True))
+    box.take_signal(0, signal(joiner_producer(SENDER), 4, ended=True))
     assert box.frontier(TABLE) == 9
 
 
 def test_a_sender_that_a_version_adds_counts_from_its_switch_over_point_on() -> None:
     box = inbox(stage=1)
     table = RoutingTable(1, {}, {SENDER.subgroup: (SENDER,)}, {0: 3}, (), {(0, 1): 3}, {SENDER: 1})
-    box.take_signal(signal(ONE, 9, version=1, first_epoch=6))
-    box.take_signal(signal(TWO, 5))
+    box.take_signal(0, signal(ONE, 9, version=1, first_epoch=6))
+    box.take_signal(0, signal(TWO, 5))
     box.learn(table)
     assert box.switch_over(1, table) == INFINITE, "not everybody has announced it"
     assert box.frontier(table) == 5
-    box.take_signal(signal(TWO, 12, version=1, first_epoch=8))
+    box.take_signal(0, signal(TWO, 12, version=1, first_epoch=8))
     assert box.switch_over(1, table) == 8
     assert box.frontier(table) == 8, "it may say nothing at or below, and may say something above"
-    box.take_signal(signal(joiner_producer(SENDER), 11, version=1))
+    box.take_signal(0, signal(joiner_producer(SENDER), 11, version=1))
     assert box.frontier(table) == 9
 
 
@@ -120,3 +120,20 @@ def test_parts_that_overlap_are_put_in_order_and_partial_results_go_by_their_ids
         assert made is not None
         expected = sorted(zip(stamps.tolist(), ids.tolist(), strict=True))
         assert list(zip(made.stamps.tolist(), made.ids[0].tolist(), strict=True)) == expected
+
+
+def test_a_leaver_counts_for_whoever_reads_on_before_its_farewell() -> None:
+    box = inbox(stage=1, senders=(SENDER,))
+    for offset, said in enumerate(
+        (signal(ONE, 150), signal(TWO, 150), signal(joiner_producer(SENDER), 70, ended=True))
+    ):
+        box.take_signal(offset, said)
+    assert box.frontier(TABLE) == 150
+    assert box.senders_from(1) == (SENDER,), "blocks of its may be read again before its farewell is"
+    assert box.senders_from(3) == ()
+
+
+def test_a_farewell_tells_of_the_version_that_it_leaves_by() -> None:
+    box = inbox(stage=1, senders=(SENDER,))
+    box.take_signal(0, signal(joiner_producer(SENDER), 4, version=3, ended=True))
+    assert box.newest_version == 3, "an older table would bring it back"

@@ -135,10 +135,23 @@ class ChainStore:
         return stop, full
 
     def expire(self, oldest_needed: int) -> int:
+        self._seal_by_bound(oldest_needed)
         kept = [segment for segment in self._segments if segment.oldest_max >= oldest_needed]
         dropped = self.rows - sum(len(segment) for segment in kept)
         self._segments = kept
         return dropped
+
+    def _seal_by_bound(self, oldest_needed: int) -> None:
+        """Also where the rows' times tell nothing: one row far ahead of all others would else keep its segment open,
+        and all that follows in it, for ever."""
+        period = self._layout.archive_period_us
+        if period is None or not self._segments or self._segments[-1].sealed:
+            return
+        segment = self._segments[-1]
+        if segment.bound_seen is None:
+            segment.bound_seen = oldest_needed
+        elif oldest_needed - segment.bound_seen > period and len(segment) >= self._layout.segment_rows_min:
+            segment.seal()
 
     # --- finding -----------------------------------------------------------------------------------------------------
 

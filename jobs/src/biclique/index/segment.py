@@ -30,6 +30,7 @@ class Segment:
 
     __slots__ = (
         "base",
+        "bound_seen",
         "newest_max",
         "newest_min",
         "oldest_max",
@@ -47,6 +48,7 @@ class Segment:
         self.newest_min, self.newest_max = KEY_MAX, KEY_MIN
         self.oldest_min, self.oldest_max = KEY_MAX, KEY_MIN
         self.sealed = False
+        self.bound_seen: int | None = None  # by the first expiry since it was opened
 
     def __len__(self) -> int:
         return len(self.rows)

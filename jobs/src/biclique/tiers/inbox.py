@@ -54,17 +54,19 @@ class Inbox:
         self._signals: dict[Producer, list[Signal]] = {}
         self._pending: list[_Pending] = []
         self._rows_held = 0
+        self._left: list[tuple[int, UnitId]] = []  # offset of its farewell
         self._newest_version = 0
 
     # What is read.
 
-    def take_signal(self, signal: Signal) -> None:
+    def take_signal(self, offset: int, signal: Signal) -> None:
+        self._newest_version = max(self._newest_version, signal.version)  # of a farewell too: it tells of a version
         if signal.ended:
+            self._left += [(offset, unit) for unit, sender in self._units.items() if sender == signal.sender]
             self._units = {unit: sender for unit, sender in self._units.items() if sender != signal.sender}
             self._signals.pop(signal.sender, None)
             return
         self._signals.setdefault(signal.sender, []).append(signal)
-        self._newest_version = max(self._newest_version, signal.version)
 
     def take_block(self, offset: int, block: Block, rows: Rows) -> None:
         """The rows of a block above the committed frontier, if any; those of a silent replay do not come here."""
@@ -88,9 +90,11 @@ class Inbox:
     def newest_version(self) -> int:
         return self._newest_version
 
-    @property
-    def unit_senders(self) -> tuple[UnitId, ...]:
-        return tuple(self._units)
+    def senders_from(self, offset: int) -> tuple[UnitId, ...]:
+        """The units that count for whoever reads on from this offset: also those whose farewell is still ahead there,
+        lest a frontier pass blocks of theirs that have not been read again."""
+        self._left = [(at, unit) for at, unit in self._left if at >= offset]
+        return (*self._units, *(unit for _, unit in self._left if unit not in self._units))
 
     def learn(self, table: RoutingTable) -> None:
         """The table of a version at or above `newest_version`: its new senders begin to count."""

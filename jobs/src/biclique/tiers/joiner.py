@@ -115,7 +115,7 @@ class Joiner:
 
     def take(self, offset: int, record: Record) -> None:
         if isinstance(record, Signal):
-            self.inbox.take_signal(record)
+            self.inbox.take_signal(offset, record)
             return
         assert isinstance(record, Block)
         rows = record.rows
@@ -196,15 +196,16 @@ class Joiner:
         for batch, sends in self._emitted(probes, fresh_from, frontier, table):
             if batch.cursor is not None:
                 below = epoch_of(batch.cursor.probe_stamp) - 1
+                offset = self.inbox.earliest(self.next_offset, below)
                 yield JoinerTurn(
                     sends,
                     JoinerProgress(
-                        self.inbox.earliest(self.next_offset, below),
+                        offset,
                         below,
                         self.progress.watermark,
                         batch.cursor,
                         False,
-                        self.inbox.unit_senders,
+                        self.inbox.senders_from(offset),
                         version,
                         first_epoch,
                         self.progress.lower,
@@ -215,13 +216,14 @@ class Joiner:
             self.inbox.advance(frontier)
             for state in self.states.values():
                 self.counters.expired += state.expire(watermark)
+            offset = self.inbox.earliest(self.next_offset, frontier)
             progress = JoinerProgress(
-                self.inbox.earliest(self.next_offset, frontier),
+                offset,
                 frontier,
                 watermark,
                 None,
                 not any(state.rows for state in self.states.values()),
-                self.inbox.unit_senders,
+                self.inbox.senders_from(offset),
                 version,
                 first_epoch,
                 self.progress.lower,
@@ -343,7 +345,8 @@ class Joiner:
             incarnation,
             self.frontier,
             self.frontier,
-            self.inbox.earliest(self.next_offset, self.frontier),
+            # Not what has been read since the last commit: the progress still waits for what that may have said.
+            self.progress.offset,
             tuple(ref for state in self.states.values() for ref in state.blobs()),
             frozenset(self._adopted),
         )

@@ -81,7 +81,7 @@ class Merger:
 
     def take(self, offset: int, record: Record) -> None:
         if isinstance(record, Signal):
-            self.inbox.take_signal(record)
+            self.inbox.take_signal(offset, record)
             return
         assert isinstance(record, Partials)
         if record.epoch > self._silent_to:
@@ -117,7 +117,8 @@ class Merger:
             results = None
         else:
             results = self._as_results(list(changed))
-        return self._turn(results, MergerProgress(self._earliest(), frontier, watermark, self.inbox.unit_senders))
+        offset = self._earliest()
+        return self._turn(results, MergerProgress(offset, frontier, watermark, self.inbox.senders_from(offset)))
 
     def finish(self) -> MergerTurn:
         """The input has ended: write what is held back. Asked for once, when everything has been merged."""
@@ -226,7 +227,8 @@ class Merger:
         blobs = [(GROUPS, len(groups), encode_shares(groups, self._values, self._types))]
         if self._written:
             blobs.append((WRITTEN, len(self._written), encode_shares(self._written_shares(), (), self._types[:-1])))
-        return blobs, self._earliest()
+        # Not what has been read since the last commit: the progress still waits for what that may have said.
+        return blobs, self.progress.offset
 
     def _written_shares(self) -> Shares:
         columns = zip(*self._written, strict=True)
