@@ -18,6 +18,7 @@ from biclique.routing.protocol import Role, Strategy
 from biclique.routing.table import UnitId
 from biclique.tiers.messages import Address, LateTuples, Producer, SetAside, Topic
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
+from tests.model.evaluate import FAILED, evaluate
 from tests.model.evidence import Evidence, SourceRecord, Violation
 from tests.model.pieces import Given, Logs, Piece, holds
 
@@ -77,6 +78,8 @@ class Accounts:
                 yield from found
                 if fate:
                     fates[dispatcher][fate][key.source] += 1
+                if fate == "filtered" and any(self._fails(n, record) for n in self._relations[key.source]):
+                    fates[dispatcher]["failed filter"][key.source] += 1
             yield from self._late_without_reason(key, records, filed)
         for accepted in self.accepted.values():
             for identity in accepted.keys() - known:
@@ -119,6 +122,12 @@ class Accounts:
     def _passes(self, relation: int, record: SourceRecord) -> bool:
         values = self._values(relation, record)
         return all(holds(conjunct, values) for conjunct in self.query.filters[relation])
+
+    def _fails(self, relation: int, record: SourceRecord) -> bool:
+        """WHERE is neither true nor false nor unknown: a conjunct failed, and none is false."""
+        values = self._values(relation, record)
+        found = [evaluate(conjunct, values) for conjunct in self.query.filters[relation]]
+        return any(value is FAILED for value in found) and not any(value is False for value in found)
 
     def _values(self, relation: int, record: SourceRecord) -> Mapping[Column, Scalar]:
         assert record.values is not None

@@ -2,6 +2,7 @@
 
 A pure function of the evidence, whoever ran the query. It asks, of the tuples that were accepted:
 * conservation (accounting.py): each source record has one fate, filed and counted;
+* signals (signals.py): epochs, watermarks and versions only grow, each from where the protocol lets it;
 * exactly once: every result that they give is in the committed output once, with the right values, and nothing else is;
 * one producer: each pair is answered by the one unit that the stamps name, and each unit says what its log says
   (unit_answers.py): one log, one answer;
@@ -30,6 +31,7 @@ from tests.model.accounting import Accounts, alike
 from tests.model.evaluate import Outcome, evaluate
 from tests.model.evidence import Evidence, Violation
 from tests.model.pieces import Logs, Piece, scalars
+from tests.model.signals import signal_violations
 from tests.model.standing import standing_violations
 from tests.model.unit_answers import Ids, StagePredicate, UnitAnswers
 
@@ -41,7 +43,8 @@ def audit(evidence: Evidence) -> list[Violation]:
     logs = Logs(evidence)
     accounts = Accounts(evidence, logs)
     found: list[Violation] = []
-    for part in (accounts.violations(), Answers(evidence, logs, accounts).violations(), stuck(evidence, logs)):
+    answers = Answers(evidence, logs, accounts)
+    for part in (accounts.violations(), signal_violations(evidence), answers.violations(), stuck(evidence, logs)):
         found += _some(part)
     return found
 

@@ -70,6 +70,8 @@ def main() -> int:
     how.add_argument("--replay", action="store_true")
     how.add_argument("--hunt", action="store_true")
     bugs.add_argument("--only", default="", help="those whose name has this in it")
+    bugs.add_argument("--seeds", type=int, default=3000, help="how many to try for each")
+    bugs.add_argument("--missing", action="store_true", help="those that no seed has caught yet")
     bugs.add_argument("--jobs", type=int, default=2)
     long = commands.add_parser("soak", help="everything, for as long as one likes")
     long.add_argument("--minutes", type=float, default=float("inf"))
@@ -81,7 +83,9 @@ def main() -> int:
         case "planted":
             from tests.simulation import planted
 
-            return planted.replay(args.jobs) if args.replay else planted.hunt(args.jobs, args.only)
+            if args.replay:
+                return planted.replay(args.jobs)
+            return planted.hunt(args.jobs, args.only, args.seeds, args.missing)
         case "soak":
             from tests.simulation.soak import soak
 

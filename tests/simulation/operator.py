@@ -137,7 +137,7 @@ class Operator:
     def _begin(self, reach: Reach, rng: random.Random) -> Decision:
         subgroup = rng.choice(sorted(self._scalable))
         stores, probes = self.table.stores[subgroup], self.table.probes[subgroup]
-        if len(probes) < UNITS_MAX and rng.random() < 0.5:
+        if len(probes) < UNITS_MAX and rng.random() < (0.4 if len(stores) > 1 else 0.8):
             unit = self._joiner(subgroup, rng)
             decision = self._publish(reach, probes={subgroup: (*probes, unit)}, born=unit)
             self.operations.append(Operation(Kind.JOIN, unit, self.table.version))
@@ -146,7 +146,7 @@ class Operator:
             return Decision()
         unit = rng.choice(stores)
         rest = tuple(u for u in stores if u != unit)
-        by_move = subgroup not in self._windowed or rng.random() < 0.5
+        by_move = subgroup not in self._windowed or rng.random() < 0.6
         if by_move and self.operations and self._holds_announcers(subgroup):
             return Decision()
         decision = self._publish(reach, stores={subgroup: rest}, move=(unit, rng.choice(rest)) if by_move else None)

@@ -132,14 +132,14 @@ def _seed_of(bug: Bug, known: dict[str, Catch]) -> int | None:
     return known[bug.name].seed if bug.name in known else None
 
 
-def hunt(jobs: int, only: str = "") -> int:
-    """Look for every bug anew, beginning with the seed that caught it last."""
+def hunt(jobs: int, only: str = "", seeds_max: int = SEEDS, missing: bool = False) -> int:
+    """Look for every bug anew, beginning with the seed that caught it last. `missing`: those without a seed only."""
     known = recorded()
-    wanted = [bug for bug in bugs() if only in bug.name]
+    wanted = [bug for bug in bugs() if only in bug.name and not (missing and _seed_of(bug, known) is not None)]
     tasks = []
     for bug in wanted:
         last = _seed_of(bug, known)
-        tasks.append((bug, (*(() if last is None else (last,)), *range(SEEDS))))
+        tasks.append((bug, (*(() if last is None else (last,)), *range(seeds_max))))
     missed = 0
     for catch in looked_for(tasks, jobs):
         missed += catch.seed is None
@@ -147,7 +147,8 @@ def hunt(jobs: int, only: str = "") -> int:
             f"seed {catch.seed}, {catch.said[:140]}" if catch.seed is not None else f"NOT CAUGHT in {catch.tried} seeds"
         )
         print(f"{catch.bug}: {found}", flush=True)
-        known[catch.bug] = catch
+        if catch.seed is not None or catch.tried >= SEEDS:
+            known[catch.bug] = catch
         write(known)
     # A seed that fails without any bug catches nothing.
     seeds = sorted({seed for bug in wanted if (seed := _seed_of(bug, known)) is not None})

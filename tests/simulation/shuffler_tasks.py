@@ -59,6 +59,8 @@ class ShufflerTasks:
             self._send_of(self.zombies[0])
             if not self.zombies[0].blocks:
                 self.zombies.pop(0)
+        if self.task is not None and self.task.end == len(self.records) and world.chance("early heartbeat", 0.15):
+            self._heartbeat()  # the driver has read all of it, and not all has been sent
         if self.task is None and self.at < len(self.records):
             end = world.rng.randint(self.at + 1, min(len(self.records), self.at + 8))
             self.task = self._task(end)

@@ -33,6 +33,7 @@ FAULTS = (
     "shuffler",
     "zombie task",
     "lost send of the shuffler",
+    "early heartbeat",
     "clock",
     "skew",
     "dispatcher",
@@ -145,13 +146,13 @@ class World:
             process.step()
             if process.ended is not None:
                 break
-            if not process.zombie and self.chance(kind, 0.008):
+            if not process.zombie and self.chance(kind, 0.02 if kind == "merger" else 0.008):
                 self._crash(process)
                 return
             if self.chance("pause", 0.006):
                 process.paused_until = self.now + self.rng.choice((30, 100, 400))
-            if kind == "dispatcher" and self.chance("deaf", 0.01):
-                process.deaf_until = self.now + self.rng.randint(20, 300)
+            if kind == "dispatcher" and self.chance("deaf", 0.02):
+                process.deaf_until = self.now + self.rng.choice((20, 100, 300, 700))
             if self.chance("clock", 0.004):
                 process.skew = self.rng.choice((-1, 1)) * self.rng.randint(10, 3000)
         if process.ended is not None:
@@ -183,7 +184,7 @@ class World:
         )
 
     def _produce(self, key: SourcePartition, tick: bool = False) -> None:
-        if self.faults and self.rng.random() < 0.04:
+        if self.faults and self.rng.random() < 0.06:
             self.asleep ^= {key}
         if key in self.asleep:
             return
@@ -262,15 +263,15 @@ class World:
             self._produce(rng.choice(list(self.records)))
         elif what < 0.34:
             rng.choice(self.shufflers).act()
-        elif what < 0.38:
-            self._operate()
         elif what < 0.40:
-            self._damage_store()
+            self._operate()
         elif what < 0.42:
+            self._damage_store()
+        elif what < 0.44:
             self._trim()
-        elif what < 0.45:
+        elif what < 0.47:
             self.log.deliver_one()
-        elif what < 0.46:
+        elif what < 0.48:
             if self.chance("time-out", 0.5) and (given_up := self.log.time_out_one()):
                 self.note(f"a transaction of {given_up.request.producer} times out")
         else:
