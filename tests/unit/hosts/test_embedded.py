@@ -353,6 +353,39 @@ def test_expressions_that_fail_are_counted_once_wherever_they_stand(tmp_path: Pa
     assert outcome.summary.failed_expressions == 2 + len([n for n in range(0, 40, 5) if n not in (3, 7)])
 
 
+def test_killed_while_it_removed_what_was_there_it_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = given(tmp_path, QUERIES["equality"])
+    run.run()
+    unlink = Path.unlink
+
+    def killed(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok)
+        if path.name.startswith("part-"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.run(restart=True)
+    assert run.run().ending is Ending.FINISHED
+    assert run.found() == run.expected()
+
+
+def test_a_source_that_was_at_its_end_when_the_run_went_on_holds_nothing_back(tmp_path: Path) -> None:
+    """Its dispatcher would keep the watermark where it was, and nothing would expire."""
+    schema = "id INT, at TIMESTAMP"
+    few, many = [(n, n) for n in range(8)], [(n, n * 1_000_000) for n in range(400)]
+    sql = "SELECT a.id AS aid, b.id AS bid FROM a JOIN b ON a.id = b.id WITHIN 10 SECONDS"
+    run = Given(tmp_path, sql, {"a": schema, "b": schema}, {"a": few, "b": many}, lateness="0s")
+    run.write()
+    asked = iter([False] * 20 + [True])
+    assert run.run(stop=lambda: next(asked)).ending is Ending.STOPPED
+    outcome = run.run()
+    assert outcome.summary is not None and outcome.summary.watermark is not None
+    assert outcome.summary.watermark > 8_000_000, "beyond the times of the source that had ended"
+    assert run.found() == run.expected()
+
+
 def test_late_rows_are_set_aside_and_accounted_for(tmp_path: Path) -> None:
     run = given(tmp_path, QUERIES["equality"])
     run.lateness = "0s"

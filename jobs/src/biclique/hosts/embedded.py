@@ -32,7 +32,7 @@ from biclique.kernels.groups import SumOverflow
 from biclique.plan.model import Plan
 from biclique.ports.file_sink import publish, recover, written_parts
 from biclique.ports.folder import FolderInUse, FolderStore
-from biclique.ports.run_state import NAME, DamagedState, RunState, SourceState, load_state, save_state
+from biclique.ports.run_state import DamagedState, RunState, SourceState, load_state, save_state
 from biclique.query.errors import QueryError
 from biclique.query.model import Files, OnBadRecord, Query
 from biclique.tiers.messages import TIME_NEVER, DeadRecord, LateTuples, Results, SetAside, Topic
@@ -91,15 +91,18 @@ class Engine:
     # --- the run -----------------------------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        state = self._found()
+        self._found()  # before the folder is made: a refusal leaves nothing behind
         self.checkpoint.mkdir(parents=True, exist_ok=True)
         store = self._locked()
         try:
-            if state is None or self._options.restart:
+            state = self._found()  # as it stands now that nobody else can change it
+            if state is None or self._options.restart or not state.barrier:
+                # First the state, so that whoever is killed in between begins anew and not behind a gap.
+                state = RunState(self._fingerprint, state.attempt if state else 0)
+                save_state(self.checkpoint, state)
                 self._remove_all()
                 store.close()
                 store = self._locked()  # what it had looked up is gone
-                state = RunState(self._fingerprint, 0)
             recover(self.root, FOLDERS, state.parts)
             if state.finished:
                 return Outcome(Ending.NOTHING_TO_DO, None, self.checkpoint)
@@ -164,6 +167,9 @@ class Engine:
         self._rows_before = sum(reader.state.rows for reader in self._readers)
         self._began = time.monotonic()
         looked = sealed = self._began
+        for reader in self._readers:
+            if reader.caught_up:  # as it was when an earlier run stopped, or because there is no row at all
+                self._rest(reader)
         fed_since = False
         while True:
             busy = self._tiers.run_round()
@@ -179,7 +185,8 @@ class Engine:
                     self._barrier(finished=False)
                     return self._outcome(Ending.OUT_OF_MEMORY)
             if now - sealed >= self._options.barrier_seconds:
-                if fed_since:
+                # What an idle source has closed is to be seen, too, though nothing was read.
+                if fed_since or self._outputs.rows != self._written:
                     self._barrier(finished=False)
                 sealed, fed_since = time.monotonic(), False
             if busy:
@@ -251,8 +258,9 @@ class Engine:
             for reader in self._readers:
                 reader.look_for_files()
                 if reader.caught_up:
-                    now = self._clock()
-                    self._tiers.feed_heartbeat(reader.number, self._last[reader.number], now, self._state.attempt)
+                    # Not the engine's clock, which barriers move on: this one is to measure how long it was quiet.
+                    now_ms = int(time.monotonic() * 1000)
+                    self._tiers.feed_heartbeat(reader.number, self._last[reader.number], now_ms, self._state.attempt)
         self._show(self._facts())
 
     # --- output ------------------------------------------------------------------------------------------------------
@@ -377,7 +385,6 @@ class Engine:
         for path in written_parts(self.root, FOLDERS):
             path.unlink()
         self._forget_state()
-        (self.checkpoint / NAME).unlink(missing_ok=True)
 
     def _forget_state(self) -> None:
         """Of the joiners: nobody will go on from it."""

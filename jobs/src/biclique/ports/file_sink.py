@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -136,7 +137,10 @@ class FileSink:
     def discard(self) -> None:
         """What the current barrier has written will never be true."""
         if self._open is not None:
-            self._open[1].close()
+            _, file, writer = self._open
+            with suppress(OSError, ValueError, pa.ArrowException):
+                writer.close()  # before its file: a writer that finds it closed complains on stderr
+            file.close()
             self._open = None
         for name in self._sealed:
             hidden(self._root / name).unlink(missing_ok=True)
