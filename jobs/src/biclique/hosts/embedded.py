@@ -126,7 +126,7 @@ class Engine:
         try:
             began = time.monotonic()
             self._readers = tuple(
-                SourceReader(self._query, number, hub, tasks, self._source_state(number))
+                SourceReader(self._query, number, hub, tasks, self._source_state(number), self._options.follow)
                 for number in range(len(self._query.sources))
             )
             resumed = Resumed(state.progress, state.ends, state.manifests) if state.barrier else None

@@ -151,9 +151,15 @@ class Tasks(Protocol):
 
 
 class SourceReader:
-    """Blocks of one source, one after the other. `state` is how far they have been *taken*: what a checkpoint holds."""
+    """Blocks of one source, one after the other. `state` is how far they have been *taken*: what a checkpoint holds.
 
-    def __init__(self, query: Query, source: int, hub: Hub, tasks: Tasks, state: SourceState) -> None:
+    Files of which nothing was taken are looked for again: one that grew since is no changed input. `follow`: files may
+    still be being written, so that a new one is taken when it has been seen twice unchanged; else they are all there.
+    """
+
+    def __init__(
+        self, query: Query, source: int, hub: Hub, tasks: Tasks, state: SourceState, follow: bool = False
+    ) -> None:
         self.number = source
         self._hub, self._tasks = hub, tasks
         declared = query.sources[source]
@@ -168,11 +174,12 @@ class SourceReader:
             tuple(declared.fields[position] for position in wanted), None if time is None else wanted.index(time)
         )
         self.used = tuple(wanted.index(position) for position in fields)
-        self.state = replace(state, files=tuple(self._files.located(file) for file in state.files))
+        begun = state.files[: state.ordinal + (state.row > 0)]
+        self.state = replace(state, files=tuple(self._files.located(file) for file in begun))
         for file in self.state.files:
             refuse_if_changed(file)
         self._connection: _Connection | None = None
-        self._find(settled=True)
+        self._find(settled=not follow)
 
     def start(self) -> None:
         if self._connection is None and self.state.ordinal < len(self.state.files):
