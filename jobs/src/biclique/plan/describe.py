@@ -1,4 +1,4 @@
-"""A plan as plain values, for `explain --json` and for the text of `explain`: what, why, and what it will need."""
+"""A plan as plain values, from which the text of `explain` is made: what, why, and what it will need."""
 
 from __future__ import annotations
 
