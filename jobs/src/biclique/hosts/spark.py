@@ -68,6 +68,8 @@ class Spark:
             with self._log.open("ab") as log:
                 gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
             self._context = SparkContext(gateway=gateway, conf=conf)
+            # A task with nothing to do in each slot: its Python worker starts, imports what reading takes, and stays.
+            self._context.parallelize([], self._slots).foreachPartition(run_tasks)
         except Exception as error:  # whatever Spark raises, the user needs one sentence and the log
             self._failure = f"Spark did not start: {str(error).splitlines()[0]} (see {self._log})"
         self.start_seconds = time.monotonic() - began
