@@ -40,7 +40,7 @@ from biclique.tiers.progress import SourcePartition
 from biclique.tiers.shuffler import Shuffler
 
 SPARK_LOG = "spark.log"
-IDLE_WAIT_SECONDS = 0.01  # for input, when there is nothing else to do
+IDLE_WAIT_SECONDS = 0.05  # for input, when there is nothing else to do; as long as dispatchers wait before they answer
 FAIL_REMEDY = "correct it and begin anew with --restart, or choose onBadRecord: deadLetter and go on"
 
 
