@@ -28,7 +28,7 @@ from tests.unit.hosts.local_runs import FORMATS, SCHEMA, START, Given, parts, so
 BICLIQUE = Path(sys.executable).with_name("biclique")
 WAIT_SECONDS = 120.0
 SEED = 11
-ROWS = 800_000  # enough for a run of some seconds
+ROWS = 2_000_000  # enough for a run of some seconds
 
 pytestmark = pytest.mark.spark
 
@@ -137,27 +137,31 @@ def judge(folder: Path) -> None:
 
 
 def test_killed_again_and_again_no_pair_is_lost_or_doubled(tmp_path: Path) -> None:
+    """Each life is killed a moment after its first barrier, at whatever it is then doing."""
     big(tmp_path)
     rng = random.Random(SEED)
+    killed = 0
     for _ in range(3):
-        before = barrier(tmp_path)
-        with subprocess.Popen(command(tmp_path, "--barrier", "0.3"), stderr=subprocess.PIPE, text=True) as process:
-            wait_until(lambda: barrier(tmp_path) > max(before, 0), process)  # noqa: B023 - called before the next turn
-            time.sleep(rng.random())
-            os.kill(process.pid, signal.SIGKILL)
+        before = max(barrier(tmp_path), 0)
+        with subprocess.Popen(command(tmp_path, "--barrier", "0.1"), stderr=subprocess.PIPE, text=True) as process:
+            wait_until(lambda: barrier(tmp_path) > before, process)  # noqa: B023 - called before the next turn
+            time.sleep(rng.random() * 0.3)
+            killed += process.poll() is None
+            process.kill()
         wait = time.monotonic() + WAIT_SECONDS
         while java_of(tmp_path):
             assert time.monotonic() < wait, "Java outlives its engine"
             time.sleep(0.05)
+    assert killed == 3, "it finished before it was killed: give it more rows"
     done = run(tmp_path, "--barrier", "0.3", "--json")
     assert done.returncode == 0, done.stderr
     judge(tmp_path)
-    again = run(tmp_path)
-    assert (again.returncode, again.stdout.split(":")[0]) == (0, "This run has finished before")
     summary = json.loads(done.stdout)
     assert [(s["read"], s["joined"]) for s in summary["sources"]] == [(ROWS, ROWS)] * 2
     assert summary["rows_out"] == ROWS
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".")]
+    again = run(tmp_path)
+    assert (again.returncode, again.stdout.split(":")[0]) == (0, "This run has finished before")
 
 
 def test_ctrl_c_stops_at_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
