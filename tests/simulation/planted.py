@@ -21,6 +21,7 @@ from types import FrameType
 from tests.simulation.patching import Patch, install
 
 FOLDER = Path(__file__).parent / "planted"
+UNCAUGHT = FOLDER / "uncaught"  # not hunted, not replayed: work for the simulator
 CATCHES = FOLDER / "planted.json"
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
 SEEDS = 3000  # what `make test` runs, so what each bug must be caught within
@@ -180,6 +181,9 @@ def document(planted: list[Bug], known: dict[str, Catch]) -> str:
         f"{len(planted)} plausible mistakes, each a patch to shipped code that was written before any seed was run",
         "on it (`tests/simulation/planted/`). The simulator must catch each within the seeds that `make test` runs;",
         "`make test` replays the seed that caught it. The list is made by `python -m tests.simulation planted --hunt`.",
+        "",
+        f"{len(list(UNCAUGHT.glob('*.patch')))} more, in `tests/simulation/planted/uncaught/`, no seed has caught yet:",
+        "either the world does not come to where they matter, or another defence covers for them.",
         "",
         "| bug | what is wrong | in | seed | what the auditor said |",
         "|---|---|---|---|---|",

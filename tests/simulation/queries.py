@@ -81,7 +81,7 @@ def narrow_query(rng: random.Random) -> Query:
     if rng.random() < 0.15:
         of_source[1] = 0  # a self-join
     used = sorted(set(of_source))
-    ticks = rng.choice((3, 6, 9, 9, 12, None))
+    ticks = rng.choice((3, 6, 9, 12, 30, 80, None))
     windows = [None if ticks is None else ticks * TICK_US] * count
     if count == 2 and ticks is not None and rng.random() < 0.5:
         windows[1] = rng.choice((2, 4, 6)) * TICK_US
@@ -176,7 +176,7 @@ def _selection(rng: random.Random, count: int) -> dict[str, Any]:
         return plain | {"items": _items(rng, count)}
     if chance < 0.75:
         return plain | {"items": _few_items(rng, count), "distinct": True}
-    tumble = rng.choice((None, None, None, 3 * TICK_US, 10 * TICK_US))
+    tumble = rng.choice((None, None, *(n * TICK_US for n in (3, 10, 40))))
     group_by = tuple(column(rng.randrange(count), rng.choice((K, T, X))) for _ in range(rng.choice((0, 1, 1, 2))))
     values: list[Aggregate | GroupKey] = [GroupKey(n, key.type) for n, key in enumerate(group_by)]
     values += [_aggregate(rng, count) for _ in range(rng.randint(1, 3))]

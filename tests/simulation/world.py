@@ -54,6 +54,7 @@ FAULTS = (
     "store loses",
     "store damages",
 )
+PASSES_MAX = 40
 BEGINNINGS_MS = (100_000, 1_790_000_000_000)  # with today's clock a stamp's highest bit is set
 
 
@@ -146,7 +147,7 @@ class World:
             process.step()
             if process.ended is not None:
                 break
-            if not process.zombie and self.chance(kind, 0.02 if kind == "merger" else 0.008):
+            if not process.zombie and self.chance(kind, 0.02 if kind == "merger" else 0.01):
                 self._crash(process)
                 return
             if self.chance("pause", 0.006):
@@ -309,14 +310,23 @@ class World:
             while self.log.time_out_one():
                 pass
             self.log.settle()
-            for process in [*self.zombies, *self.processes.values()]:
-                process.paused_until = process.deaf_until = 0
-                self._step(process, 200)
+            self._run_until_all_rest()
             self._operate()
             quiet += all(s.drained for s in self.shufflers) and not self.operator.operations
             if quiet > 6:
                 break
         self._drain()
+
+    def _run_until_all_rest(self) -> None:
+        """A loop rests when it finds nothing to do; one with very many matches to emit takes some more passes."""
+        for _ in range(PASSES_MAX):
+            busy = False
+            for process in [*self.zombies, *self.processes.values()]:
+                process.paused_until = process.deaf_until = 0
+                self._step(process, 200)
+                busy |= process.ended is None and process.rests_until <= self.now
+            if not busy:
+                return
 
     def _drain(self) -> None:
         """No more records: what is in the logs is handled. A bounded run then writes what mergers hold back."""
@@ -324,8 +334,7 @@ class World:
             self.finishing = turn >= 6 and self.scenario.hold
             self.now += 60
             self.log.settle()
-            for process in [*self.zombies, *self.processes.values()]:
-                self._step(process, 200)
+            self._run_until_all_rest()
 
     def evidence(self) -> Evidence:
         reach = self.operator.reach()
