@@ -280,11 +280,19 @@ class Joiner:
         steps no more, and holds back the units behind it; yet the next version, by which it leaves, waits for the word
         of them all."""
         heard = not self._last_stage or self._plan.mergers > 0
-        if not heard or table.version <= self.progress.version or not self.can_apply(table):
+        if not heard or table.version <= self.progress.version:
             return None
         version, first_epoch = self._version_to_apply(table)
+        if not self.can_apply(table):
+            # Frozen short of the switch-over point of all stages, it emits nothing more, so nothing up to there either.
+            if not any(m.source == self.unit and self._comes_to(m, table) for m in self._moves(table)):
+                return None
+            first_epoch = table.switch[table.version - 1] + 1
         progress = replace(self.progress, version=version, first_epoch=first_epoch)
         return JoinerTurn(tuple(self._signals(progress, table)), progress)
+
+    def _comes_to(self, move: Move, table: RoutingTable) -> bool:
+        return self.inbox.switch_over(move.version, table) <= self.frontier
 
     def _signals(self, progress: JoinerProgress, table: RoutingTable) -> list[tuple[Address, Record]]:
         if self._last_stage and not self._plan.mergers:
