@@ -27,6 +27,7 @@ from yaml.events import (
 
 from biclique.query.conversion import short
 from biclique.query.errors import QueryError
+from biclique.query.yaml_complaints import yaml_complaint
 
 BYTES_MAX = 256 * 1024
 DEPTH_MAX = 32
@@ -81,9 +82,7 @@ class _Reader:
             self._events = iter(yaml.parse(self._text, Loader=yaml.SafeLoader))
             return self._single_document()
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "line 1, column 1"
-            problem = (error.problem or error.context or "something unknown").replace("\n", " ")[:120]
+            raise yaml_complaint(error) from None
         except yaml.YAMLError:
             place, problem = "line 1, column 1", "a character that YAML does not allow"
         except (RecursionError, ValueError):
