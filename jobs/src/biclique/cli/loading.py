@@ -7,12 +7,23 @@ from pathlib import Path
 
 from biclique.query.compile import compile_manifest
 from biclique.query.errors import QueryError
+from biclique.query.manifest import read_manifest
 from biclique.query.model import Query
+from biclique.query.one_machine import without_use
 
 
 def load(manifest: Path) -> Query:
+    return compile_manifest(_text(manifest), str(manifest.parent), os.path.exists)
+
+
+def keys_without_use(manifest: Path) -> tuple[str, ...]:
+    """Of a manifest that has been loaded: what it says to a cluster alone."""
+    return without_use(read_manifest(_text(manifest)))
+
+
+def _text(manifest: Path) -> str:
     try:
-        text = manifest.read_text(encoding="utf-8")
+        return manifest.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise QueryError(str(manifest), "there is no such file", "name a JoinQuery manifest") from None
     except IsADirectoryError:
@@ -21,4 +32,3 @@ def load(manifest: Path) -> Query:
         raise QueryError(str(manifest), "the file may not be read", "give this user the right to") from None
     except UnicodeDecodeError:
         raise QueryError(str(manifest), "the file is not UTF-8 text", "name a JoinQuery manifest") from None
-    return compile_manifest(text, str(manifest.parent), os.path.exists)

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -20,6 +21,13 @@ import click
 from biclique.cli.stating import USER_ERROR, stating_errors
 
 MANIFEST = click.argument("manifest", type=click.Path(path_type=Path))
+STATISTICS = click.option(
+    "--stat",
+    "statistics",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="What you know of the data: orders.rate=5000, orders.distinct=1e6, band=1e-6, ... (repeatable).",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,12 +45,21 @@ def cli() -> None:
 @click.option(
     "--barrier", type=click.FloatRange(min=0.05), default=10.0, show_default=True, help="Seconds between checkpoints."
 )
-def run(manifest: Path, follow: bool, checkpoint: Path | None, restart: bool, as_json: bool, barrier: float) -> None:
+@STATISTICS
+def run(
+    manifest: Path,
+    follow: bool,
+    checkpoint: Path | None,
+    restart: bool,
+    as_json: bool,
+    barrier: float,
+    statistics: tuple[str, ...],
+) -> None:
     """Run a query on the files of this machine."""
     from biclique.cli.run import run_manifest  # imports the engine: not for --help
 
     with stating_errors():
-        sys.exit(run_manifest(manifest, follow, checkpoint, restart, as_json, barrier))
+        sys.exit(run_manifest(manifest, follow, checkpoint, restart, as_json, barrier, statistics))
 
 
 @cli.command()
@@ -61,17 +78,24 @@ def validate(manifest: Path) -> None:
 
 @cli.command()
 @MANIFEST
-def explain(manifest: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as one JSON object.")
+@STATISTICS
+def explain(manifest: Path, as_json: bool, statistics: tuple[str, ...]) -> None:
     """Show the plan of a query, and what it is expected to cost."""
     from biclique.cli.loading import load
+    from biclique.plan.describe import describe
     from biclique.plan.explain import explain as explained
+    from biclique.plan.given import given_statistics
     from biclique.plan.make import make_plan
-    from biclique.plan.statistics import default_statistics
 
     with stating_errors():
         query = load(manifest)
-        statistics = default_statistics(query)
-        click.echo(explained(make_plan(query, statistics), statistics), nl=False)
+        known = given_statistics(query, statistics)
+        plan = make_plan(query, known)
+        if as_json:
+            click.echo(json.dumps(describe(plan, known), indent=2, ensure_ascii=False, allow_nan=False))
+        else:
+            click.echo(explained(plan, known), nl=False)
 
 
 def keep_compiled_kernels() -> None:

@@ -7,18 +7,20 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
 import click
 
 from biclique.cli.display import Display
-from biclique.cli.loading import load
+from biclique.cli.loading import keys_without_use, load
 from biclique.cli.stating import DONE, FAILED, INTERRUPTED, OUT_OF_MEMORY
 from biclique.hosts.embedded import Ending, Engine, Options, Outcome
 from biclique.hosts.reading import ReadingFailed
 from biclique.hosts.spark import SparkFailed
 from biclique.hosts.summary import as_text
+from biclique.plan.given import given_statistics
 from biclique.plan.make import make_plan
 from biclique.ports.file_sink import PartMissing
 
@@ -42,14 +44,23 @@ class Stopping:
 
 
 def run_manifest(
-    manifest: Path, follow: bool, checkpoint: Path | None, restart: bool, as_json: bool, barrier: float
+    manifest: Path,
+    follow: bool,
+    checkpoint: Path | None,
+    restart: bool,
+    as_json: bool,
+    barrier: float,
+    statistics: Sequence[str],
 ) -> int:
     query = load(manifest)
-    plan = make_plan(query)
+    plan = make_plan(query, given_statistics(query, statistics))
     stopping = Stopping()
     display = Display(query, sys.stderr)
     options = Options(follow=follow, restart=restart, checkpoint=checkpoint, barrier_seconds=barrier)
     engine = Engine(plan, options, stopping, display)
+    keys = keys_without_use(manifest)
+    if keys:
+        click.echo(f"biclique: one machine has no use for {', '.join(keys)}: it goes on without", err=True)
     try:
         with display:
             outcome = engine.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TypedDict
 
 from biclique.index.protocol import IndexKind
@@ -56,6 +57,24 @@ class StageText(TypedDict):
     alternatives: list[AlternativeText]
 
 
+class RelationText(TypedDict):
+    relation: str
+    rate_per_s: float
+    rows: float
+    heaviest_key: float
+    distinct_keys: float | None
+
+
+class AssumedText(TypedDict):
+    """`given`: as the user wrote them; all other numbers are the planner's own."""
+
+    relations: list[RelationText]
+    shares: dict[str, float]
+    string_bytes: float
+    delay_s: float
+    given: list[str]
+
+
 class PlanText(TypedDict):
     query: str
     relations: list[str]
@@ -64,6 +83,7 @@ class PlanText(TypedDict):
     dispatchers: int
     mergers: int
     stages: list[StageText]
+    assumed: AssumedText
 
 
 def describe(plan: Plan, statistics: Statistics) -> PlanText:
@@ -78,6 +98,28 @@ def describe(plan: Plan, statistics: Statistics) -> PlanText:
         "stages": [
             _stage(plan, stage, numbers) for stage, numbers in zip(plan.stages, estimate(plan, statistics), strict=True)
         ],
+        "assumed": _assumed(plan.query, statistics),
+    }
+
+
+def _assumed(query: Query, statistics: Statistics) -> AssumedText:
+    shares = asdict(statistics.selectivities)
+    distinct = shares.pop("distinct") or (0.0,) * len(query.relations)
+    return {
+        "relations": [
+            {
+                "relation": relation.name,
+                "rate_per_s": known.rate,
+                "rows": known.rows,
+                "heaviest_key": known.heaviest_key,
+                "distinct_keys": keys or None,
+            }
+            for relation, known, keys in zip(query.relations, statistics.relations, distinct, strict=True)
+        ],
+        "shares": shares,
+        "string_bytes": statistics.string_bytes,
+        "delay_s": statistics.delay_s,
+        "given": list(statistics.given),
     }
 
 

@@ -154,14 +154,17 @@ def _wrapped(value: str, width: int) -> Iterator[str]:
 
 
 def _assumed(query: Query, statistics: Statistics) -> Iterator[str]:
+    s = statistics.selectivities
     rates = ", ".join(
         f"{relation.name} {number(known.rate)}/s and {number(known.rows)} rows stored"
-        for relation, known in zip(query.relations, statistics.relations, strict=True)
+        + (f", {number(s.distinct[n])} keys" if s.distinct and s.distinct[n] else "")
+        for n, (relation, known) in enumerate(zip(query.relations, statistics.relations, strict=True))
     )
-    s = statistics.selectivities
     yield from _field("assumed", [rates], LABEL, 0)
     shares = (
         f"share of pairs that pass: equality {s.equality:g}, band {s.band:g}, range {s.range:g}, "
         f"inequality {s.inequality:.2g}, other {s.other:g}"
     )
     yield from _field("", [shares], LABEL, 0)
+    if statistics.given:
+        yield from _field("given", [", ".join(statistics.given)], LABEL, 0)

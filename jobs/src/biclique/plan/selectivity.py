@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from biclique.plan.draft import Bound, StageDraft
+from biclique.plan.draft import Bound, Equal, StageDraft
 from biclique.plan.key_ranges import Candidate, Width, candidates
 from biclique.plan.model import LEFT, RIGHT, Access
 from biclique.plan.statistics import Selectivities
-from biclique.query.expression import Call, Expression, Op
+from biclique.query.expression import Call, Expression, Op, relations_of
 from biclique.query.types import Kind
 
 
@@ -27,13 +27,15 @@ def of_range(candidate: Candidate, assumed: Selectivities) -> float:
             return assumed.inequality
 
 
-def of_equality(key: Expression, assumed: Selectivities) -> float:
-    return 0.5 if key.type.kind is Kind.BOOLEAN else assumed.equality
+def of_equality(equal: Equal, assumed: Selectivities) -> float:
+    if equal.sides[LEFT].type.kind is Kind.BOOLEAN:
+        return 0.5
+    return assumed.equal(relation for side in equal.sides for relation in relations_of(side))
 
 
 def of_equalities(stage: StageDraft, assumed: Selectivities) -> float:
     """The most selective counts in full, each further one at a third: columns of one key are seldom independent."""
-    shares = sorted(of_equality(equal.sides[LEFT], assumed) for equal in stage.equals)
+    shares = sorted(of_equality(equal, assumed) for equal in stage.equals)
     return (shares[0] if shares else 1.0) * assumed.inequality ** max(len(shares) - 1, 0)
 
 

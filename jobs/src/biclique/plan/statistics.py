@@ -8,9 +8,10 @@ is right.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from biclique.query.model import Query
+from biclique.query.model import Query, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,13 @@ class Selectivities:
     inequality: float = 1 / 3
     unequal: float = 0.9
     other: float = 0.25
+    distinct: tuple[float, ...] = ()  # of each relation: how many values its equality keys have; 0: not known
+
+    def equal(self, relations: Iterable[int]) -> float:
+        """Of an equality over these relations. Each value of the side that has fewer is taken to meet one of the
+        other's, so one pair in so many as the greater number matches."""
+        known = max((self.distinct[relation] for relation in relations if relation < len(self.distinct)), default=0.0)
+        return 1 / known if known else self.equality
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,7 @@ class Statistics:
     selectivities: Selectivities = field(default_factory=Selectivities)
     string_bytes: float = 16.0  # of an average STRING value
     delay_s: float = 0.05  # D of the paper: the greatest delay between being sent and being handled
+    given: tuple[str, ...] = ()  # what of it a user gave, as written: plan/given.py
 
 
 DEFAULT_RATE = RelationStatistics().rate
@@ -50,12 +59,11 @@ DEFAULT_ROWS = RelationStatistics().rows
 
 
 def default_statistics(query: Query) -> Statistics:
-    """A windowed relation holds rate times window; one with full history a million rows."""
     return Statistics(
-        tuple(
-            RelationStatistics(
-                rows=DEFAULT_ROWS if window is None else max(DEFAULT_RATE * window / 1_000_000, 1.0),
-            )
-            for window in (relation.window.time_us for relation in query.relations)
-        )
+        tuple(RelationStatistics(rows=stored_rows(relation.window, DEFAULT_RATE)) for relation in query.relations)
     )
+
+
+def stored_rows(window: Window, rate: float) -> float:
+    """A windowed relation holds rate times window; one with full history a million rows."""
+    return DEFAULT_ROWS if window.time_us is None else max(rate * window.time_us / 1_000_000, 1.0)

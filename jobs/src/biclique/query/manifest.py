@@ -1,8 +1,9 @@
 """The JoinQuery manifest as frozen models: every key of a manifest, its default and its range. The CRD is made from
 these.
 
-Names are as in the manifest (camelCase there, snake_case here). Quantities are held as whole numbers: microseconds,
-bytes, thousandths of a processor. What a model cannot say (SQL against schemas, windows) is compile.py's affair.
+Names are as in the manifest (camelCase there, snake_case here); the sentence below a key is what docs/manifest.md says
+of it. Quantities are held as whole numbers: microseconds, bytes, thousandths of a processor. What a model cannot say
+(SQL against schemas, windows) is compile.py's affair.
 """
 
 from __future__ import annotations
@@ -62,25 +63,34 @@ class Metadata(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     name: Annotated[StrictStr, Field(pattern=DNS_LABEL)]
+    """The query's name."""
     namespace: StrictStr | None = None
+    """Kubernetes' own: where the query lives."""
 
 
 class SecretRef(Block):
     """A Secret in the query's namespace; absent or `{}`: none."""
 
     name: Annotated[StrictStr, Field(pattern=DNS_LABEL)] | None = None
+    """The Secret's name."""
 
 
 class EventTimeSpec(Block):
-    column: Text | None = None  # absent: the record's own time
+    column: Text | None = None
+    """The TIMESTAMP column that says when a row happened. Absent: the record's own time, which rows of files lack."""
     lateness: Duration = 0
+    """How far behind the greatest time so far a row may come; what is later is set aside, not joined."""
     max_future_skew: Duration = 300_000_000
+    """A time further ahead of the clock than this is a bad record. For Kafka sources; a file may hold any time."""
     idle_after: Duration = 5_000_000
+    """A source that has been quiet for so long no longer holds back the others' watermark."""
 
 
 class WindowSpec(Block):
     time: Duration | None = None
+    """Keep the tuples of so long, by event time."""
     tuples: Annotated[StrictInt, Field(ge=1, le=10**12)] | None = None
+    """Keep the last so many tuples."""
 
     @model_validator(mode="after")
     def _one(self) -> WindowSpec:
@@ -89,28 +99,43 @@ class WindowSpec(Block):
 
 class FilesSpec(Block):
     path: Text
+    """A file or a folder, relative to the manifest's own; a folder's files are read in the order of their names."""
     format: Literal["parquet", "csv", "json"] = "parquet"
+    """CSV has a header and follows RFC 4180; JSON is one object a line."""
 
 
 class KafkaSpec(Block):
     bootstrap_servers: Text
+    """Brokers to begin with: host:port, with commas between."""
     topic: Annotated[StrictStr, Field(pattern=TOPIC)]
+    """The topic to read, or to write."""
     format: Literal["json", "arrow"] = "json"
+    """One JSON object a record, or Arrow IPC."""
     secret_ref: SecretRef = SecretRef()
+    """The Secret with SASL and TLS settings."""
 
 
 class KafkaInputSpec(KafkaSpec):
     starting_offsets: Annotated[Text, AfterValidator(_starting_offsets)] = "earliest"
+    """Where a new query begins: earliest, latest, or a time."""
 
 
 class SourceSpec(Block):
     name: Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,62}$")]
+    """The relation's name in the SQL."""
     schema_: Annotated[StrictStr, Field(alias="schema", min_length=1, max_length=65_536)]
+    """Columns and their types, as in CREATE TABLE: name TYPE [NOT NULL], with commas between."""
     event_time: EventTimeSpec = EventTimeSpec()
+    """When a row happened, and how long to wait for it."""
     window: WindowSpec | None = None
+    """How long this source's tuples are kept for later partners; goes over WITHIN. Absent: as WITHIN says."""
     kafka: KafkaInputSpec | None = None
+    """A topic to read. Exactly one of kafka and files."""
     files: FilesSpec | None = None
+    """Files to read. Exactly one of kafka and files."""
     on_bad_record: Literal["deadLetter", "drop", "fail"] = "deadLetter"
+    """What becomes of a record that does not fit the schema: set aside with its bytes and the reason, dropped, or the
+    run stops. Each is counted."""
 
     @model_validator(mode="after")
     def _one(self) -> SourceSpec:
@@ -119,37 +144,56 @@ class SourceSpec(Block):
 
 class PlanSpec(Block):
     strategy: Literal["biclique", "hash", "random", "matrix"] | None = None
-    subgroups: dict[StrictStr, Count] = Field(default_factory=dict)  # relation → count
+    """How tuples are spread over units: chance within a subgroup that content picks (biclique), content alone (hash),
+    chance alone (random), or copies along rows and columns (matrix). Absent: the planner chooses."""
+    subgroups: dict[StrictStr, Count] = Field(default_factory=dict)
+    """For each relation, how many subgroups its side has; a source's name stands for all relations made of it."""
     transport: Literal["auto", "tuples", "keys"] = "auto"
+    """Whether whole tuples travel to the units, or keys first and the rest on a match."""
 
 
 class Toleration(Block):
     key: StrictStr | None = None
+    """As Kubernetes has it."""
     operator: Literal["Exists", "Equal"] | None = None
+    """As Kubernetes has it."""
     value: StrictStr | None = None
+    """As Kubernetes has it."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """As Kubernetes has it."""
     toleration_seconds: StrictInt | None = None
+    """As Kubernetes has it."""
 
 
 class PodOverride(Block):
     """What a tier may set for its own pods; absent: as `tiers` says."""
 
     cpu: Cpu | None = None
+    """Processors of a pod. Absent: as tiers says."""
     memory: Memory | None = None
+    """Memory of a pod. Absent: as tiers says."""
     image: StrictStr | None = None
+    """The container image. Absent: as tiers says."""
     node_selector: dict[StrictStr, StrictStr] | None = None
+    """Labels of the nodes that may run the pods. Absent: as tiers says."""
     tolerations: tuple[Toleration, ...] | None = None
+    """Taints that the pods tolerate. Absent: as tiers says."""
 
 
 class TierOverride(PodOverride):
     executors: Annotated[StrictInt, Field(ge=0, le=1000)] | None = None
+    """Executor pods of this tier. Absent: as tiers says."""
 
 
 class JoinersSpec(PodOverride):
     replicas: Count = 1
+    """Units of each subgroup at the start; where the plan's subgroups are not given, of each side."""
     min_replicas: Count | None = None
+    """As few units as scaling may leave. Absent: 1."""
     max_replicas: Count | None = None
+    """As many units as scaling may start. Absent: replicas."""
     memory: Memory = 2 << 30
+    """What the state of one unit may take. `biclique run` stops at a checkpoint once a unit has more."""
 
     @model_validator(mode="after")
     def _ordered(self) -> JoinersSpec:
@@ -160,25 +204,41 @@ class JoinersSpec(PodOverride):
 
 
 class TiersSpec(Block):
-    executors: Annotated[StrictInt, Field(ge=0, le=1000)] = 1  # 0: the units run in the driver
+    executors: Annotated[StrictInt, Field(ge=0, le=1000)] = 1
+    """Executor pods of each tier; with 0 its units run in the driver."""
     cpu: Cpu = 500
+    """Processors of a pod."""
     memory: Memory = 1 << 30
+    """Memory of a pod."""
     image: StrictStr = ""
+    """The container image. Empty: the one of the installation."""
     node_selector: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    """Labels of the nodes that may run the pods."""
     tolerations: tuple[Toleration, ...] = ()
+    """Taints that the pods tolerate."""
     shuffler: TierOverride = TierOverride()
+    """What differs for the shuffler."""
     dispatcher: TierOverride = TierOverride()
+    """What differs for the dispatchers."""
     merger: TierOverride = TierOverride()
+    """What differs for the merger."""
 
 
 class ScalingSpec(Block):
     policy: Literal["twoPhase", "none"] = "twoPhase"
+    """Whether units come and go with the load; without a scaling block: none."""
     high: Share = 0.8
+    """A load above which units are added."""
     low: Share = 0.3
+    """A load below which units are taken away."""
     target: Share = 0.6
+    """The load to come to."""
     period: Duration = 60_000_000
+    """How often the load is looked at."""
     confirmations: Annotated[StrictInt, Field(ge=1, le=100)] = 3
+    """So many looks in a row must agree."""
     drain_timeout: Duration = 600_000_000
+    """How long a unit that leaves may take to hand over."""
 
     @model_validator(mode="after")
     def _ordered(self) -> ScalingSpec:
@@ -191,25 +251,36 @@ class ScalingSpec(Block):
 
 class RedisSpec(Block):
     url: Annotated[StrictStr, Field(pattern=r"^(rediss?|unix)://\S+$", max_length=4096)]
+    """Where Redis is."""
     secret_ref: SecretRef = SecretRef()
+    """The Secret with its password."""
 
 
 class S3Spec(Block):
     bucket: Text
+    """The bucket's name."""
     prefix: StrictStr = ""
+    """What every object's name begins with."""
     endpoint: StrictStr | None = None
+    """Of an S3-compatible store. Absent: Amazon's."""
     region: StrictStr | None = None
+    """The bucket's region."""
     secret_ref: SecretRef = SecretRef()
+    """The Secret with access keys."""
 
 
 class VolumeSpec(Block):
     claim_name: Text
+    """The PersistentVolumeClaim."""
     path: StrictStr = ""
+    """A folder in it."""
 
 
 class DurableSpec(Block):
     s3: S3Spec | None = None
+    """An S3 bucket. At most one of s3 and volume."""
     volume: VolumeSpec | None = None
+    """A volume. At most one of s3 and volume."""
 
     @model_validator(mode="after")
     def _at_most_one(self) -> DurableSpec:
@@ -220,18 +291,26 @@ class DurableSpec(Block):
 
 class StateSpec(Block):
     redis: RedisSpec | None = None
+    """Where checkpoints go; losing all of it costs time, never a result."""
     durable: DurableSpec = DurableSpec()
+    """A store that is declared to lose nothing: with it, full history need not keep its whole log."""
 
 
 class TopicsSpec(Block):
-    partitions: Annotated[StrictInt, Field(ge=1, le=128)] = 4  # a stamp has 7 bits for the dispatcher
+    # A stamp has 7 bits for the dispatcher.
+    partitions: Annotated[StrictInt, Field(ge=1, le=128)] = 4
+    """Partitions of the shuffled topic, which is the number of dispatchers; fixed for a query's life."""
     replication: Annotated[StrictInt, Field(ge=1, le=32)] = 3
+    """Copies that Kafka keeps of the query's own topics."""
     create_output: StrictBool = False
+    """Whether the output topic is made where it is missing."""
 
 
 class OutputSpec(Block):
     kafka: KafkaSpec | None = None
+    """A topic to write. Exactly one of kafka and files."""
     files: FilesSpec | None = None
+    """A folder to write. Exactly one of kafka and files."""
 
     @model_validator(mode="after")
     def _one(self) -> OutputSpec:
@@ -240,24 +319,40 @@ class OutputSpec(Block):
 
 class Spec(Block):
     sources: Annotated[tuple[SourceSpec, ...], Field(min_length=1, max_length=SOURCES_MAX)]
+    """What is joined, one to five of them; every one of them stands in the SQL."""
     sql: Annotated[StrictStr, Field(min_length=1)]
+    """The query: docs/sql.md."""
     plan: PlanSpec = PlanSpec()
+    """Hints to the planner, which fills in the rest."""
     joiners: JoinersSpec = JoinersSpec()
+    """The units that store and probe."""
     tiers: TiersSpec = TiersSpec()
-    scaling: ScalingSpec = ScalingSpec(policy="none")  # absent: the number of units stays as it is
+    """The pods of every tier; joiners and each tier may override."""
+    scaling: ScalingSpec = ScalingSpec(policy="none")
+    """When units are added and taken away. Absent: the number of units stays as it is."""
     state: StateSpec = StateSpec()
+    """Where checkpoints are kept."""
     topics: TopicsSpec = TopicsSpec()
+    """The topics between the tiers."""
     suspend: StrictBool = False
+    """Whether the query rests, its state kept."""
     delivery: Literal["exactlyOnce", "atLeastOnce"] = "exactlyOnce"
+    """Whether readers that read committed see each result once, or readers of any kind see it sooner, perhaps twice."""
     output: OutputSpec
+    """Where results go."""
 
 
 class Manifest(Block):
     api_version: Literal["biclique.dev/v1alpha1"]
+    """The version of this page."""
     kind: Literal["JoinQuery"]
+    """What this is."""
     metadata: Metadata
+    """The query's name."""
     spec: Spec
-    status: Any = None  # written by the operator; never read here
+    """The query."""
+    status: Any = None
+    """Written by the operator; never read here."""
     _folder: str = PrivateAttr(default=".")
 
     @property
