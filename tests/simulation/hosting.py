@@ -12,7 +12,7 @@ from biclique.query.used import used_fields
 from biclique.routing.table import RoutingTable, UnitId
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import Loop
-from biclique.tiers.inbox import joiner_producer
+from biclique.tiers.inbox import HeldMax, joiner_producer
 from biclique.tiers.joiner import JoinerLimits
 from biclique.tiers.loops import ReadLimits, dispatcher_loop, joiner_loop, merger_loop
 from biclique.tiers.merger import merger_producer
@@ -35,7 +35,7 @@ class Hosting:
         self._reads = ReadLimits(scenario.turn_records, scenario.unit_records, 4096)
         blobs = scenario.blob_rows
         self._limits = JoinerLimits(
-            scenario.matches_max, scenario.pending_rows_max, blobs, segment_rows_min=blobs.least
+            scenario.matches_max, HeldMax(scenario.pending_rows_max), blobs, segment_rows_min=blobs.least
         )
 
     def dispatcher(self, number: int) -> Tier:

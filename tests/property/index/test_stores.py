@@ -224,7 +224,14 @@ def test_every_index_answers_as_the_obvious_store(
             dropped = store.expire(bound)
             assert store.rows == before - dropped
         from_here = int(rng.integers(0, store.end + 1))
-        kept = plain_rows(store.rows_from(from_here))
+        kept = []
+        at, rows_max, bytes_max = from_here, int(rng.integers(1, 30)), int(rng.integers(1, 3000))
+        while at < store.end:
+            part, behind = store.rows_from(at, rows_max, bytes_max)
+            assert at < behind and len(part) <= min(rows_max, behind - at)
+            assert len(part) <= 1 or part.nbytes <= bytes_max
+            kept += plain_rows(part)
+            at = behind
         listed_from = [(r.stamp, r.ids, r.newest, r.oldest, r.values) for r in twin.listed[from_here:]]
         needed_rows = [row for row in listed_from if row[3] >= expired_below]
         assert [row for row in map(repr, kept) if row in set(map(repr, needed_rows))] == list(map(repr, needed_rows))

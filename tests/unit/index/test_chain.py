@@ -27,7 +27,7 @@ def test_references_follow_on_over_appends_and_segments() -> None:
     assert store.segments > 2
     everything = np.arange(30)
     assert store.gather(everything).ids[0].tolist() == everything.tolist()
-    assert store.rows_from(27).ids[0].tolist() == [27, 28, 29]
+    assert store.rows_from(27, 1 << 30, 1 << 40)[0].ids[0].tolist() == [27, 28, 29]
     shuffled = np.random.default_rng(1).permutation(30)
     assert store.gather(shuffled).columns[1].values.tolist() == (2 * shuffled).tolist()
     assert store.column(1, shuffled).values.tolist() == (2 * shuffled).tolist()
@@ -81,7 +81,7 @@ def test_expiry_drops_whole_segments_in_time() -> None:
         bound = now - 50
         before = store.rows
         assert store.expire(bound) == before - store.rows
-        oldest = store.rows_from(0).newest.min()
+        oldest = store.rows_from(0, 1 << 30, 1 << 40)[0].newest.min()
         assert oldest <= max(bound, 0) and oldest >= bound - 11
 
 
@@ -108,13 +108,13 @@ def test_what_was_handed_out_stays_as_it_was() -> None:
     """Arrays over a buffer must survive its growth, over many remappings."""
     store = ordered_store()
     put(store, range(200_000))
-    before = store.rows_from(0)
+    before, _ = store.rows_from(0, 1 << 30, 1 << 40)
     kept = plain_rows(before.slice(0, 100))
     for _ in range(3):
         put(store, range(500_000))
     assert plain_rows(before.slice(0, 100)) == kept
     assert (before.stamps == np.arange(200_000)).all()
-    assert (store.rows_from(0).ids[0] == np.arange(1_700_000)).all()
+    assert (store.rows_from(0, 1 << 30, 1 << 40)[0].ids[0] == np.arange(1_700_000)).all()
 
 
 def test_chunks_are_bounded_whatever_the_number_of_matches() -> None:

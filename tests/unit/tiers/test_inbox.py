@@ -9,7 +9,7 @@ from biclique.core.rows import Rows
 from biclique.routing.protocol import Role
 from biclique.routing.table import RoutingTable, Subgroup, UnitId
 from biclique.tiers.dispatcher import dispatcher_producer
-from biclique.tiers.inbox import INFINITE, Inbox, in_stamp_order, joiner_producer
+from biclique.tiers.inbox import INFINITE, HeldMax, Inbox, in_stamp_order, joiner_producer
 from biclique.tiers.messages import Block
 from tests.unit.tiers.building import rows, signal
 
@@ -23,7 +23,7 @@ def block(given: Rows, epoch: int, role: Role = Role.STORE) -> Block:
 
 
 def inbox(rows_max: int = 1000, stage: int = 0, senders: tuple[UnitId, ...] = ()) -> Inbox:
-    return Inbox(stage, (ONE, TWO), senders, -1, rows_max)
+    return Inbox(stage, (ONE, TWO), senders, -1, HeldMax(rows_max))
 
 
 def test_the_frontier_is_the_least_last_signalled_epoch() -> None:
@@ -137,3 +137,31 @@ def test_a_farewell_tells_of_the_version_that_it_leaves_by() -> None:
     box = inbox(stage=1, senders=(SENDER,))
     box.take_signal(0, signal(joiner_producer(SENDER), 4, version=3, ended=True))
     assert box.newest_version == 3, "an older table would bring it back"
+
+
+def test_it_is_over_its_budget_by_bytes_as_well_as_by_rows() -> None:
+    one = rows([1], [0], [1])
+    box = Inbox(0, (ONE, TWO), (), -1, HeldMax(rows=1000, bytes=3 * one.nbytes))
+    for offset in range(4):
+        given = rows([1 + offset], [0], [offset])
+        box.take_block(offset, block(given, 1 + offset), given)
+        assert box.bytes_held <= 3 * one.nbytes
+    assert box.missing(9) == (1, 2, 3), "half of the budget is kept"
+
+
+def test_a_step_goes_as_far_as_its_blocks_fit_and_one_epoch_at_least() -> None:
+    box = inbox(rows_max=4)
+    for offset, (epoch, count) in enumerate(((1, 3), (2, 1), (3, 1), (5, 9), (5, 1), (8, 2))):
+        given = rows([epoch] * count, [0] * count, [0] * count)
+        box.take_block(offset, block(given, epoch), given)
+    reached, done = [], 0
+    while done < 9:
+        box.make_room(to := box.within(9, done))
+        for offset in box.missing(to):
+            epoch, count = ((1, 3), (2, 1), (3, 1), (5, 9), (5, 1), (8, 2))[offset]
+            box.restore(offset, block(rows([epoch] * count, [0] * count, [0] * count), epoch))
+        assert box.rows_held <= max(4, sum(len(part) for parts in box.ready(to).values() for part in parts))
+        box.advance(to)
+        reached.append(done := to)
+    assert reached == [2, 4, 7, 9]
+    assert box.rows_held == box.bytes_held == 0

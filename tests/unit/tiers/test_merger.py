@@ -91,8 +91,8 @@ class Bench:
             frontier = self.merger.progress.frontier
             manifest = Manifest(1, frontier, frontier, offset, refs)
         self.merger = Merger(self.plan, 0, self.merger.progress, manifest, self.hold)
-        for what, _, data in blobs:
-            self.merger.load(what, data)
+        for ref, (_, _, data) in zip(manifest.blobs if manifest else (), blobs, strict=True):
+            self.merger.load(ref, data)
 
 
 def test_every_changed_group_is_written_again() -> None:

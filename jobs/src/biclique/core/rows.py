@@ -33,6 +33,12 @@ class Vector:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def nbytes(self) -> int:
+        """Of these entries alone, though a slice may hold more of its array in memory."""
+        masks = (mask.nbytes for mask in (self.valid, self.failed) if mask is not None)
+        return int(self.values.nbytes) + sum(masks)
+
     def take(self, indexes: NDArray[np.integer]) -> Vector:
         values = self.values.take(pa.array(indexes)) if isinstance(self.values, pa.Array) else self.values[indexes]
         return Vector(
@@ -82,6 +88,12 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.stamps)
+
+    @property
+    def nbytes(self) -> int:
+        fixed = self.stamps.nbytes + sum(ids.nbytes for ids in self.ids) + self.newest.nbytes
+        own_oldest = 0 if self.oldest is self.newest else self.oldest.nbytes
+        return int(fixed + own_oldest) + sum(column.nbytes for column in self.columns)
 
     def take(self, indexes: NDArray[np.integer]) -> Rows:
         newest = self.newest[indexes]

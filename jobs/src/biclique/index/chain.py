@@ -205,13 +205,23 @@ class ChainStore:
             parts.append(take(segment.rows, stored[start:stop], segment.base))
         return concat(parts)
 
-    def rows_from(self, position: int) -> Rows:
-        parts = [
-            segment.rows.slice(max(0, position - segment.base), len(segment))
-            for segment in self._segments
-            if segment.end > position
-        ]
-        return concat_rows(parts) if parts else StoredRows(self._layout.column_types, self._layout.id_parts).slice(0, 0)
+    def rows_from(self, position: int, rows_max: int, bytes_max: int) -> tuple[Rows, int]:
+        parts: list[Rows] = []
+        at, count, size = position, 0, 0
+        for segment in self._segments:
+            if segment.end <= at:
+                continue
+            first = max(0, at - segment.base)
+            fitting = segment.rows.fitting(first, rows_max - count, bytes_max - size)
+            stop = max(fitting, first + 1) if not parts else fitting
+            if stop > first:
+                parts.append(segment.rows.slice(first, stop))
+                at, count, size = segment.base + stop, count + stop - first, size + parts[-1].nbytes
+            if stop < len(segment):
+                break
+        if not parts:
+            return StoredRows(self._layout.column_types, self._layout.id_parts).slice(0, 0), self._end
+        return concat_rows(parts), at
 
 
 def _slice_keys(keys: SortKeys, start: int, stop: int) -> SortKeys:

@@ -128,6 +128,11 @@ class TextColumn:
     def nbytes(self) -> int:
         return self._offsets.nbytes + self._data.nbytes + self._validity.nbytes
 
+    def sizes(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Bytes of the texts of rows start, start and the next, ... up to the one before stop."""
+        offsets: NDArray[np.int64] = self._offsets.values[start + 1 : stop + 1] - self._offsets.values[start]
+        return offsets
+
     def take(self, rows: NDArray[np.int64], base: int = 0) -> Vector:
         rows = rows - base
         offsets: NDArray[np.int64] = self._offsets.values
@@ -157,7 +162,7 @@ class TextColumn:
 class StoredRows:
     """The rows of one segment."""
 
-    __slots__ = ("_ids", "_newest", "_oldest", "_stamps", "columns")
+    __slots__ = ("_fixed_bytes", "_ids", "_newest", "_oldest", "_stamps", "columns")
 
     def __init__(self, column_types: Sequence[Type], id_parts: int) -> None:
         self._stamps = Buffer(np.uint64)
@@ -165,6 +170,8 @@ class StoredRows:
         self._newest = Buffer(np.int64)
         self._oldest: Buffer | None = None
         self.columns = tuple(TextColumn() if t.kind is Kind.STRING else NumberColumn(t) for t in column_types)
+        widths = (4 if t.kind is Kind.STRING else stored_dtype(t).itemsize for t in column_types)
+        self._fixed_bytes = 8 * (3 + id_parts) + sum(widths) + len(self.columns)  # with two times and every mask
 
     def __len__(self) -> int:
         return self._stamps.length
@@ -187,6 +194,15 @@ class StoredRows:
         buffers = (self._stamps, *self._ids, self._newest, *(() if self._oldest is None else (self._oldest,)))
         total: int = sum(b.nbytes for b in buffers) + sum(c.nbytes for c in self.columns)
         return total
+
+    def fitting(self, start: int, rows_max: int, bytes_max: int) -> int:
+        """Where the rows from `start` on end that are within both bounds."""
+        stop = min(len(self), start + rows_max)
+        sizes = np.arange(1, stop - start + 1) * self._fixed_bytes
+        for column in self.columns:
+            if isinstance(column, TextColumn):
+                sizes += column.sizes(start, stop)
+        return start + int(np.searchsorted(sizes, bytes_max, side="right"))
 
     def extend(self, rows: Rows) -> None:
         if self._oldest is None and rows.oldest is not rows.newest and not np.array_equal(rows.oldest, rows.newest):

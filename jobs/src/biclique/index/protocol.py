@@ -142,7 +142,8 @@ class Store(Protocol):
     counters: ProbeCounters
 
     def append(self, rows: Rows, keys: StoredKeys) -> int:
-        """Rows in stamp order, above all stored ones. Returns the reference of the first; the others follow on."""
+        """Rows in stamp order, above all stored ones; in any order where none will ever be fresh to a probe. Returns
+        the reference of the first; the others follow on."""
 
     def probe(self, keys: ProbeKeys, order: ProbeOrder) -> Iterator[Matches]:
         """Every stored row that fits keys, stamp and window, once for each probe, in chunks, in no promised order."""
@@ -159,8 +160,9 @@ class Store(Protocol):
     def expire(self, oldest_needed: int) -> int:
         """Drop every segment whose greatest `oldest` time is below the bound (Theorem 1); returns the rows dropped."""
 
-    def rows_from(self, position: int) -> Rows:
-        """The stored rows appended at or after the given reference: what a checkpoint seals."""
+    def rows_from(self, position: int, rows_max: int, bytes_max: int) -> tuple[Rows, int]:
+        """The first stored rows at or after the given reference, and the reference behind them: no more of them than
+        either bound allows, but one at least; none, and `end`, behind the last. What a checkpoint seals."""
 
     @property
     def end(self) -> int:

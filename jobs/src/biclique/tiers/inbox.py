@@ -29,6 +29,20 @@ def joiner_producer(unit: UnitId) -> Producer:
     return Producer("joiner", str(unit))
 
 
+@dataclass(frozen=True, slots=True)
+class HeldMax:
+    """Of rows that wait, and of those that are handled in one step; both bounds hold."""
+
+    rows: int = 1 << 22
+    bytes: int = 1 << 28
+
+    def allows(self, rows: int, size: int) -> bool:
+        return rows <= self.rows and size <= self.bytes
+
+
+HELD_MAX = HeldMax()
+
+
 @dataclass(slots=True)
 class _Pending:
     """The unhandled rows of one block. `rows` None: dropped for want of memory; the log still has them."""
@@ -39,6 +53,7 @@ class _Pending:
     epoch: int  # of the block's first row
     rows: Rows | None
     count: int
+    size: int  # bytes
 
 
 class Inbox:
@@ -46,14 +61,20 @@ class Inbox:
     replayed."""
 
     def __init__(
-        self, stage: int, dispatchers: Iterable[Producer], senders: Iterable[UnitId], silent_to: int, rows_max: int
+        self,
+        stage: int,
+        dispatchers: Iterable[Producer],
+        senders: Iterable[UnitId],
+        silent_to: int,
+        held_max: HeldMax = HELD_MAX,
     ) -> None:
-        self._stage, self._silent_to, self._rows_max = stage, silent_to, rows_max
+        self._stage, self._silent_to, self._held_max = stage, silent_to, held_max
         self._dispatchers = tuple(dispatchers)
         self._units: dict[UnitId, Producer] = {unit: joiner_producer(unit) for unit in senders}
         self._signals: dict[Producer, list[Signal]] = {}
         self._pending: list[_Pending] = []
-        self._rows_held = 0
+        self._shed: dict[int, _Pending] = {}  # those without their rows, by offset
+        self.rows_held = self.bytes_held = 0
         self._left: list[tuple[int, UnitId]] = []  # offset of its farewell
         self._newest_version = 0
 
@@ -69,20 +90,33 @@ class Inbox:
         self._signals.setdefault(signal.sender, []).append(signal)
 
     def take_block(self, offset: int, block: Block, rows: Rows) -> None:
-        """The rows of a block above the committed frontier, if any; those of a silent replay do not come here."""
-        self._pending.append(_Pending(offset, block.side, block.role, block.epoch, rows, len(rows)))
-        self._rows_held += len(rows)
-        if self._rows_held > self._rows_max:
-            self._shed()
+        """The last rows of a block: those that are still to be handled."""
+        self._pending.append(_Pending(offset, block.side, block.role, block.epoch, rows, len(rows), rows.nbytes))
+        self._hold(self._pending[-1], 1)
+        if not self._held_max.allows(self.rows_held, self.bytes_held):
+            # By half, so that the next block does not bring the same again.
+            self._shed_above(-1, self._held_max.rows // 2, self._held_max.bytes // 2)
 
-    def _shed(self) -> None:
-        """Keep the offsets only, of the blocks that will be needed last."""
+    def make_room(self, frontier: int) -> None:
+        """For the blocks that a step to this frontier reads again: what comes after it gives way."""
+        wanted = [pending for pending in self._shed.values() if pending.epoch <= frontier]
+        if wanted:
+            rows, size = sum(p.count for p in wanted), sum(p.size for p in wanted)
+            self._shed_above(frontier, self._held_max.rows - rows, self._held_max.bytes - size)
+
+    def _shed_above(self, epoch: int, rows: int, size: int) -> None:
+        """Keep the offsets only, of the blocks that will be needed last, until so much is held."""
         for pending in sorted(self._pending, key=lambda p: p.epoch, reverse=True):
-            if self._rows_held <= self._rows_max // 2:
+            if pending.epoch <= epoch or (self.rows_held <= rows and self.bytes_held <= size):
                 return
             if pending.rows is not None:
-                self._rows_held -= pending.count
+                self._hold(pending, -1)
                 pending.rows = None
+                self._shed[pending.offset] = pending
+
+    def _hold(self, pending: _Pending, sign: int) -> None:
+        self.rows_held += sign * pending.count
+        self.bytes_held += sign * pending.size
 
     # How far it reaches.
 
@@ -149,16 +183,26 @@ class Inbox:
 
     # What is handed on.
 
+    def within(self, frontier: int, above: int) -> int:
+        """How far one step from the frontier `above` may go: as far as all blocks that it takes fit into the budget
+        together, and one epoch at least."""
+        due = sorted((max(p.epoch, above + 1), p.count, p.size) for p in self._pending if p.epoch <= frontier)
+        rows = size = 0
+        for epoch, count, more in due:
+            rows, size = rows + count, size + more
+            if epoch > due[0][0] and not self._held_max.allows(rows, size):
+                return epoch - 1
+        return frontier
+
     def missing(self, frontier: int) -> tuple[int, ...]:
         """Offsets of the blocks that are needed now and were dropped for want of memory: read them again."""
         return tuple(p.offset for p in self._pending if p.rows is None and p.epoch <= frontier)
 
     def restore(self, offset: int, block: Block) -> None:
-        for pending in self._pending:
-            if pending.offset == offset:
-                # Rows at or below the frontier had been handled before they were dropped.
-                pending.rows = block.rows.slice(len(block.rows) - pending.count, len(block.rows))
-                self._rows_held += pending.count
+        pending = self._shed.pop(offset)
+        # Rows at or below the frontier had been handled before they were dropped.
+        pending.rows = block.rows.slice(len(block.rows) - pending.count, len(block.rows))
+        self._hold(pending, 1)
 
     def ready(self, frontier: int) -> Mapping[tuple[int, Role], list[Rows]]:
         """Rows at or below the frontier by (side, role), each list unordered among its members. Nothing is removed
@@ -182,10 +226,14 @@ class Inbox:
         for pending in self._pending:
             if pending.epoch <= frontier and pending.rows is not None:
                 done = int(pending.rows.stamps.searchsorted(bound))
-                self._rows_held -= done
                 if done == pending.count:
+                    self._hold(pending, -1)
                     continue
-                pending.rows, pending.count = pending.rows.slice(done, pending.count), pending.count - done
+                if done:
+                    self._hold(pending, -1)
+                    pending.rows, pending.count = pending.rows.slice(done, pending.count), pending.count - done
+                    pending.size = pending.rows.nbytes
+                    self._hold(pending, 1)
             left.append(pending)
         self._pending = left
         for sender, signals in self._signals.items():

@@ -5,9 +5,9 @@ probing rows look for stored rows *with a smaller stamp*: the pair rule, which m
 epochs a step covers. Expiry comes after the probes, by the watermark at the frontier. A step is one transaction, or
 several where its matches are too many for one; only the last moves the frontier.
 
-After a restart, blocks at or below the committed frontier rebuild the state silently; rows at or below the sealed epoch
-of the restored manifest are skipped. `Joiner` performs nothing: it returns what to send and the progress that goes with
-it.
+After a restart, blocks at or below the committed frontier rebuild the state silently, in steps of their own that commit
+nothing; rows at or below the sealed epoch of the restored manifest are skipped. `Joiner` performs nothing: it returns
+what to send and the progress that goes with it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from biclique.routing.table import BOTH_SIDES, Move, RoutingTable, UnitId
 from biclique.tiers.aggregation import PartialEmission
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.emission import ResultEmission, StageEmission
-from biclique.tiers.inbox import INFINITE, Inbox, in_stamp_order, joiner_producer
+from biclique.tiers.inbox import HELD_MAX, INFINITE, HeldMax, Inbox, in_stamp_order, joiner_producer
 from biclique.tiers.matching import Batch, Probing, batches
 from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
 from biclique.tiers.progress import BlobRef, JoinerProgress, Manifest
-from biclique.tiers.state import BLOB_ROWS, SEGMENT_ROWS_MIN, BlobRows, SideState
+from biclique.tiers.state import BLOB_ROWS, SEGMENT_ROWS_MIN, Adoption, BlobRows, SideState
 
 
 @dataclass(frozen=True, slots=True)
 class JoinerLimits:
-    """`matches_max`: of one transaction. `pending_rows_max`: held above the frontier; more are read again when
-    needed."""
+    """`matches_max`: of one transaction. `held_max`: of rows above the frontier, and of what one step handles; more are
+    read again when needed."""
 
     matches_max: int = 1 << 20
-    pending_rows_max: int = 1 << 22
+    held_max: HeldMax = HELD_MAX
     blob_rows: BlobRows = BLOB_ROWS
     segment_rows_min: int = SEGMENT_ROWS_MIN
 
@@ -76,9 +76,7 @@ class Joiner:
         self._sealed = manifest.sealed if manifest else -1
         self._adopted: set[Move] = set(manifest.adopted) if manifest else set()
         dispatchers = [dispatcher_producer(n) for n in range(plan.dispatchers)]
-        self.inbox = Inbox(
-            self._stage.number, dispatchers, progress.senders, progress.frontier, limits.pending_rows_max
-        )
+        self.inbox = Inbox(self._stage.number, dispatchers, progress.senders, progress.frontier, limits.held_max)
         self._partials = PartialEmission(plan, self._producer) if self._last_stage and plan.mergers else None
         self._results = ResultEmission(plan) if self._last_stage and not plan.mergers else None
         self._next_stage = None if self._last_stage else StageEmission(plan, self._stage, self._producer)
@@ -93,7 +91,8 @@ class Joiner:
             for n in stored_sides(unit)
         }
         self._probings = {n: Probing(self._stage, state) for n, state in self.states.items()}
-        self._replayed: dict[int, list[Rows]] = {}
+        self._rebuilt_to = min(self._sealed, self._silent_to)
+        self.catching_up = False  # what has been read is more than one step handles: read on after the next one
         self.next_offset = manifest.offset if manifest else progress.lower
         self.counters = JoinerCounters()
 
@@ -119,13 +118,10 @@ class Joiner:
             return
         assert isinstance(record, Block)
         rows = record.rows
-        silent = int(rows.stamps.searchsorted(first_stamp_above(self._silent_to)))
-        if silent and record.role is not Role.PROBE:
-            skip = int(rows.stamps.searchsorted(first_stamp_above(self._sealed)))
-            if skip < silent:
-                self._replayed.setdefault(record.side, []).append(rows.slice(skip, silent))
-        if silent < len(rows):
-            self.inbox.take_block(offset, record, rows if not silent else rows.slice(silent, len(rows)))
+        handled = self._silent_to if record.role is Role.PROBE else self._sealed
+        first = int(rows.stamps.searchsorted(first_stamp_above(handled)))
+        if first < len(rows):
+            self.inbox.take_block(offset, record, rows if not first else rows.slice(first, len(rows)))
 
     # Deciding.
 
@@ -142,17 +138,38 @@ class Joiner:
                     return move, switch
         return None
 
-    def adopt(self, move: Move, rows_by_side: Mapping[int, list[Rows]]) -> None:
-        for side, parts in rows_by_side.items():
-            rows = in_stamp_order(parts)
-            if rows is not None:
-                self.states[side].adopt(rows)
-                self.counters.moved_in += len(rows)
+    def adoption(self) -> Adoption:
+        return Adoption(self.states)
+
+    def adopt(self, move: Move, adoption: Adoption) -> None:
+        self.counters.moved_in += adoption.take_over()
         self._adopted.add(move)
+
+    def rebuild_to(self, table: RoutingTable) -> int | None:
+        """How far the silent replay may go now; None: it is over, or waits for what has not been read yet. Called
+        before `reach`, again and again."""
+        if self._rebuilt_to >= self._silent_to:
+            return None
+        self.inbox.learn(table)
+        frontier = self.inbox.frontier(table)
+        if frontier is None or frontier <= self._rebuilt_to:
+            return None
+        return self.inbox.within(min(frontier, self._silent_to), self._rebuilt_to)
+
+    def rebuild(self, frontier: int) -> None:
+        """A silent step: what had been stored is stored again, and nobody probes."""
+        ready = self.inbox.ready(frontier)
+        for side, state in self.states.items():
+            rows = in_stamp_order([*ready.get((side, Role.STORE), []), *ready.get((side, Role.BOTH), [])])
+            if rows is not None:
+                state.append(rows)
+        self.inbox.advance(frontier)
+        self._rebuilt_to = frontier
 
     def reach(self, table: RoutingTable) -> int | None:
         """The frontier to step to, or None if there is none beyond the present one. `table` is of a version at or above
         every version announced so far."""
+        self.catching_up = False
         self.inbox.learn(table)
         frontier = self.inbox.frontier(table)
         if frontier is None:
@@ -166,7 +183,11 @@ class Joiner:
                     frontier = min(frontier, switch)
                 else:
                     return None  # it waits for the state that comes with the move
-        return frontier if frontier > self.frontier else None
+        if frontier <= self.frontier:
+            return None
+        within = self.inbox.within(frontier, self.frontier)
+        self.catching_up = within < frontier
+        return within
 
     def _moves(self, table: RoutingTable) -> Iterator[Move]:
         return (move for move in table.moves if move.version <= self.inbox.newest_version)
@@ -176,7 +197,7 @@ class Joiner:
     def step(self, frontier: int, table: RoutingTable) -> Iterator[JoinerTurn]:
         """The transactions of one step, each to be committed before the next is asked for. `table`: of the version that
         this unit routes partial results by."""
-        self._replay()
+        assert self._rebuilt_to >= self._silent_to, "every sender has been heard beyond the committed frontier"
         ready = self.inbox.ready(frontier)
         fresh_from: dict[int, int] = {}
         for side, state in self.states.items():
@@ -252,14 +273,6 @@ class Joiner:
                 results = self._results.results(probes, batch.found)
                 output = Address(Topic.OUTPUT, str(self.unit._replace(generation=0)))
                 yield batch, () if results is None else ((output, results),)
-
-    def _replay(self) -> None:
-        """All silent rows are here: some signal of every sender is above the committed frontier."""
-        for side, parts in self._replayed.items():
-            rows = in_stamp_order(parts)
-            if rows is not None:
-                self.states[side].append(rows)
-        self._replayed = {}
 
     def _version_to_apply(self, table: RoutingTable) -> tuple[int, int]:
         """A sender applies a version with the first epoch it has not signalled, between two steps, above the
@@ -341,15 +354,19 @@ class Joiner:
     @property
     def replaying(self) -> bool:
         """Nothing is sealed until every sender has been read up to the committed frontier."""
-        return bool(self._replayed) or self.inbox.behind(self._silent_to)
+        return self._rebuilt_to < self._silent_to or self.inbox.behind(self._silent_to)
 
-    def seal(self, incarnation: int, serial: int) -> tuple[list[tuple[BlobRef, bytes]], Manifest]:
-        """Between two steps. The blobs to put first, then the manifest to publish."""
+    def seal(self, incarnation: int, serial: int) -> Iterator[tuple[BlobRef, bytes]]:
+        """Between two steps: the blobs to put, made one at a time, before `manifest` may be published."""
         assert not self.replaying and self.progress.cursor is None
         prefix = f"{self.unit}/{incarnation}-{serial}"
         names = (f"{prefix}-{n}" for n in range(1 << 30))
-        blobs = [blob for state in self.states.values() for blob in state.seal(names)]
-        manifest = Manifest(
+        for state in self.states.values():
+            yield from state.seal(names)
+
+    def manifest(self, incarnation: int) -> Manifest:
+        """Of what has just been sealed."""
+        return Manifest(
             incarnation,
             self.frontier,
             self.frontier,
@@ -358,7 +375,6 @@ class Joiner:
             tuple(ref for state in self.states.values() for ref in state.blobs()),
             frozenset(self._adopted),
         )
-        return blobs, manifest
 
 
 def usable(manifest: Manifest, progress: JoinerProgress) -> bool:

@@ -7,12 +7,11 @@ progress go into one transaction. A manifest is published after the commit it de
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from biclique.core.codec import DamagedBlob, checksum
-from biclique.core.rows import Rows
 from biclique.core.stamps import first_stamp_above
 from biclique.plan.model import Plan
 from biclique.routing.protocol import Role
@@ -50,7 +49,7 @@ from biclique.tiers.progress import (
     MergerProgress,
     SourcePartition,
 )
-from biclique.tiers.state import rows_of_blobs
+from biclique.tiers.state import Adoption
 
 REST_MS = 10  # how long a loop that found nothing to do lets others go first
 
@@ -142,10 +141,13 @@ def joiner_loop(
         orders: Orders = yield Consult()
         if orders.stop:
             return End.STOPPED
-        fetched: Fetched = yield Read(address, joiner.next_offset, limits.unit_records)
-        for offset, record in fetched.records:
-            joiner.take(offset, record)
-        joiner.read_to(fetched.next_offset)
+        read = 0
+        if not joiner.catching_up:
+            fetched: Fetched = yield Read(address, joiner.next_offset, limits.unit_records)
+            for offset, record in fetched.records:
+                joiner.take(offset, record)
+            joiner.read_to(fetched.next_offset)
+            read = len(fetched.records)
         table: RoutingTable | None = yield ReadTable()
         if table is None or table.version < max(joiner.inbox.newest_version, joiner.progress.version):
             yield Rest(REST_MS)  # older than what this unit has heard of, or was born or went on with
@@ -155,10 +157,14 @@ def joiner_loop(
             return End.LEFT if outcome is Outcome.COMMITTED else _end_of(outcome)
         due = joiner.adoption_due(table)
         if due is not None:
-            adopted = yield from _adopt(plan, joiner, due[0], due[1], table)
+            adopted = yield from _adopt(joiner, due[0], due[1], table)
             if not adopted:
                 yield Rest(REST_MS)
                 continue
+        while (silent := joiner.rebuild_to(table)) is not None:
+            if not (yield from _read_again(joiner, silent, address)):
+                return End.FENCED
+            joiner.rebuild(silent)
         frontier = joiner.reach(table)
         if frontier is not None:
             outcome = yield from _step(joiner, frontier, table, fence, owner, address)
@@ -174,7 +180,7 @@ def joiner_loop(
             published = yield from _seal(joiner, incarnation, serial, owner)
             if not published:
                 return End.FENCED
-        if frontier is None and not fetched.records:
+        if frontier is None and not read:
             yield Rest(REST_MS)
 
 
@@ -186,19 +192,28 @@ def _end_of(outcome: Outcome) -> End:
     return End.FENCED if outcome is Outcome.FENCED else End.UNKNOWN
 
 
-def _step(
-    joiner: Joiner, frontier: int, table: RoutingTable, fence: Producer, owner: Producer, address: Address
-) -> Generator[Effect, Any, Outcome]:
+def _read_again(joiner: Joiner, frontier: int, address: Address) -> Generator[Effect, Any, bool]:
+    """The blocks that a step to this frontier needs and that were dropped for want of memory. False: one has been
+    trimmed, so a successor has handled it."""
+    joiner.inbox.make_room(frontier)
     for offset in joiner.inbox.missing(frontier):
         again: Fetched = yield Read(address, offset, 1)
         while not again.records:  # it is there; a fetch may bring nothing all the same
             yield Rest(REST_MS)
             again = yield Read(address, offset, 1)
         if again.start > offset:
-            return Outcome.FENCED  # trimmed, so a successor has handled it
+            return False
         ((at, block),) = again.records
         assert at == offset and isinstance(block, Block)
         joiner.inbox.restore(offset, block)
+    return True
+
+
+def _step(
+    joiner: Joiner, frontier: int, table: RoutingTable, fence: Producer, owner: Producer, address: Address
+) -> Generator[Effect, Any, Outcome]:
+    if not (yield from _read_again(joiner, frontier, address)):
+        return Outcome.FENCED
     if table.version > joiner.progress.version and not joiner.can_apply(table):
         routing: RoutingTable | None = yield ReadTable(joiner.progress.version)
         while routing is None:  # applied before, so it exists; whoever answers may lag behind
@@ -216,22 +231,23 @@ def _step(
 
 def _seal(joiner: Joiner, incarnation: int, serial: int, owner: Producer) -> Generator[Effect, Any, bool]:
     """Blobs first, then the manifest that names them: a crash in between leaves blobs that nobody names."""
-    blobs, manifest = joiner.seal(incarnation, serial)
-    for ref, data in blobs:
+    for ref, data in joiner.seal(incarnation, serial):
         yield PutBlob(ref.name, data)
-    published: bool = yield PublishManifest(owner, manifest)
+    published: bool = yield PublishManifest(owner, joiner.manifest(incarnation))
     return published
 
 
-def _blobs_of(manifest: Manifest) -> Generator[Effect, Any, dict[BlobRef, bytes] | None]:
-    """The blobs of a manifest, or None if one is missing or damaged."""
-    found: dict[BlobRef, bytes] = {}
+def _load(manifest: Manifest, load: Callable[[BlobRef, bytes], None]) -> Generator[Effect, Any, bool]:
+    """The blobs of a manifest, one at a time; False if one is missing or damaged: then what was loaded is worthless."""
     for ref in manifest.blobs:
         data: bytes | None = yield GetBlob(ref.name)
         if data is None or checksum(data) != ref.checksum:
-            return None
-        found[ref] = data
-    return found
+            return False
+        try:
+            load(ref, data)
+        except DamagedBlob:
+            return False
+    return True
 
 
 def _restored(
@@ -242,40 +258,35 @@ def _restored(
     for manifest in manifests:
         if not usable(manifest, progress):
             continue
-        blobs = yield from _blobs_of(manifest)
-        if blobs is None:
-            continue
         joiner = Joiner(plan, unit, progress, manifest, limits)
-        try:
-            for ref, data in blobs.items():
-                joiner.load(ref, data)
-        except DamagedBlob:
-            continue
-        return joiner
+        if (yield from _load(manifest, joiner.load)):
+            return joiner
     return Joiner(plan, unit, progress, None, limits)
 
 
-def _adopt(plan: Plan, joiner: Joiner, move: Move, switch: int, table: RoutingTable) -> Generator[Effect, Any, bool]:
+def _adopt(joiner: Joiner, move: Move, switch: int, table: RoutingTable) -> Generator[Effect, Any, bool]:
     """Take over a sibling's tuples with stamps up to S: from its manifest if that is good and whole, else from its log.
     False while the sibling has not come to S yet: it still stores."""
     source: JoinerProgress | None = yield ReadProgress(joiner_producer(move.source))
     if source is None or source.frontier < switch:
         return False
-    stage = plan.stages[move.source.subgroup.stage]
     manifests: tuple[Manifest, ...] = yield LoadManifests(joiner_producer(move.source))
     for manifest in manifests:
         if manifest.frontier > source.frontier or manifest.sealed < switch:
             continue
-        blobs = yield from _blobs_of(manifest)
-        if blobs is not None:
-            joiner.adopt(move, rows_of_blobs(stage, blobs))
+        adoption = joiner.adoption()
+        if (yield from _load(manifest, adoption.take_blob)):
+            joiner.adopt(move, adoption)
             return True
-    rows = yield from _rows_from_log(move.source, switch, table)
-    joiner.adopt(move, rows)
+    adoption = joiner.adoption()
+    yield from _rows_from_log(move.source, switch, table, adoption)
+    joiner.adopt(move, adoption)
     return True
 
 
-def _rows_from_log(unit: UnitId, to_epoch: int, table: RoutingTable) -> Generator[Effect, Any, dict[int, list[Rows]]]:
+def _rows_from_log(
+    unit: UnitId, to_epoch: int, table: RoutingTable, adoption: Adoption
+) -> Generator[Effect, Any, None]:
     """All that a unit was ever given to store, up to an epoch, as far as the log still holds it: its own part of its
     partition, and what was moved to it before."""
     progress: JoinerProgress | None = yield ReadProgress(joiner_producer(unit))
@@ -284,7 +295,6 @@ def _rows_from_log(unit: UnitId, to_epoch: int, table: RoutingTable) -> Generato
     following: JoinerProgress | None = yield ReadProgress(
         joiner_producer(unit._replace(generation=unit.generation + 1))
     )
-    found: dict[int, list[Rows]] = {}
     at, bound = progress.lower, first_stamp_above(to_epoch)
     end = progress.read_to if following is None else min(progress.read_to, following.lower)
     while at < end:
@@ -295,16 +305,14 @@ def _rows_from_log(unit: UnitId, to_epoch: int, table: RoutingTable) -> Generato
             if isinstance(record, Block) and record.role is not Role.PROBE:
                 rows = record.rows.slice(0, int(record.rows.stamps.searchsorted(bound)))
                 if len(rows):
-                    found.setdefault(record.side, []).append(rows)
+                    adoption.take(record.side, rows)
         if fetched.next_offset == at:
             yield Rest(REST_MS)  # it is there; a fetch may bring nothing all the same
         at = fetched.next_offset
     for earlier in table.moves:
         switch = table.stage_switch.get((earlier.version, unit.subgroup.stage))
         if earlier.target == unit and switch is not None and switch < to_epoch:
-            for side, parts in (yield from _rows_from_log(earlier.source, switch, table)).items():
-                found.setdefault(side, []).extend(parts)
-    return found
+            yield from _rows_from_log(earlier.source, switch, table, adoption)
 
 
 def merger_loop(
@@ -359,16 +367,9 @@ def _restored_merger(plan: Plan, number: int, progress: MergerProgress, hold: bo
     for manifest in manifests:
         if manifest.frontier > progress.frontier:
             continue
-        blobs = yield from _blobs_of(manifest)
-        if blobs is None:
-            continue
         merger = Merger(plan, number, progress, manifest, hold)
-        try:
-            for ref, data in blobs.items():
-                merger.load(ref.side, data)
-        except DamagedBlob:
-            continue
-        return merger
+        if (yield from _load(manifest, merger.load)):
+            return merger
     return Merger(plan, number, progress, None, hold)
 
 

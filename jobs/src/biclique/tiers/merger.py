@@ -28,7 +28,7 @@ from biclique.routing.table import RoutingTable
 from biclique.tiers.aggregation import distinct_window_us, key_types
 from biclique.tiers.inbox import Inbox
 from biclique.tiers.messages import Address, Partials, Producer, Record, Results, Signal, Topic
-from biclique.tiers.progress import Manifest, MergerProgress
+from biclique.tiers.progress import BlobRef, Manifest, MergerProgress
 from biclique.tiers.shares_codec import decode_shares, encode_shares
 
 GROUPS, WRITTEN = 0, 1  # what a blob of a merger's manifest holds, as BlobRef.side
@@ -57,7 +57,7 @@ class Merger:
         self._silent_to = progress.frontier
         self._sealed = manifest.sealed if manifest else -1
         self.next_offset = manifest.offset if manifest else 0
-        self.inbox = Inbox(len(plan.stages), (), progress.senders, progress.frontier, 0)
+        self.inbox = Inbox(len(plan.stages), (), progress.senders, progress.frontier)
         self._pending: list[tuple[int, Partials]] = []
         self._types: tuple[Type, ...] = key_types(query)
         self.groups = Groups(query.items if query.aggregating else (), self._types)
@@ -67,9 +67,9 @@ class Merger:
 
     # Reading.
 
-    def load(self, side: int, data: bytes) -> None:
+    def load(self, ref: BlobRef, data: bytes) -> None:
         """A blob of the manifest that is being restored. Raises DamagedBlob."""
-        if side == GROUPS:
+        if ref.side == GROUPS:
             self.groups.merge(decode_shares(data, self._values, self._types))
             return
         shares = decode_shares(data, (), self._types[:-1])

@@ -1,9 +1,11 @@
 """The tuples that a joiner unit holds, and their checkpoints.
 
-Each side that the unit stores is one store of its own tuples, in stamp order, and one more for every batch it has taken
-over from a sibling (whose stamps interleave with its own; they are never fresh, so their order does not matter).
+Each side that the unit stores is one store of its own tuples, in stamp order, and one more of all that it has taken
+over from siblings (whose stamps interleave with its own and with each other's; they are never fresh, so nothing asks
+for their order).
 
-Sealing cuts the rows appended since the last seal into immutable blobs. A small last blob is written again together
+Sealing cuts the rows appended since the last seal into immutable blobs, one at a time: beside the state there is never
+more than one blob in memory, here and on restore. A small last blob is written again together
 with what follows it, under a new name, so that their number stays bounded; no blob ever changes.
 """
 
@@ -25,10 +27,12 @@ from biclique.tiers.progress import BlobRef
 
 
 class BlobRows(NamedTuple):
-    """A last blob with fewer rows than `least` is written again with what follows it; none has more than `most`."""
+    """A last blob with fewer rows than `least`, and fewer bytes than a quarter of the most, is written again with what
+    follows it; none has more than `most` rows, or more bytes than `bytes_most` if it has more rows than one."""
 
     least: int = 4_096
-    most: int = 32_768  # 1 MB at 30 bytes a row
+    most: int = 32_768
+    bytes_most: int = 1 << 20
 
 
 BLOB_ROWS = BlobRows()
@@ -54,6 +58,7 @@ def layout_of(side: Side, sums: tuple[int, ...], segment_rows_min: int) -> Store
 @dataclass(slots=True)
 class _Sealed:
     ref: BlobRef
+    size: int  # bytes of its rows
     first: int | None  # reference of its first row; None: not the first blob of its seal, and never written again
     newest_needed: int  # greatest `oldest` time of its rows
 
@@ -66,6 +71,7 @@ class _Part:
     adopted: bool
     sealed: list[_Sealed] = field(default_factory=list)
     sealed_to: int = 0  # reference
+    key_failures: int = 0  # while it stands apart
 
 
 class SideState:
@@ -121,13 +127,35 @@ class SideState:
         keys, _ = self._probe_keys(rows.columns, len(rows))  # its failures are counted where the row is stored
         return keys
 
-    def adopt(self, rows: Rows) -> None:
-        if len(rows) == 0:
-            return
+    def staged(self) -> _Part:
         store = new_store(self._layout)
-        part = _Part(store, True, sealed_to=store.end)
-        self._append(store, rows)
-        self._parts.append(part)
+        return _Part(store, True, sealed_to=store.end)
+
+    def stage(self, part: _Part, rows: Rows) -> None:
+        keys, failed = self._stored_keys(rows.columns, len(rows))
+        part.key_failures += failed
+        part.store.append(rows, keys)
+
+    def adopt(self, part: _Part) -> int:
+        """Everything in there. Returns the rows."""
+        taken = part.store.rows
+        self.key_failures += part.key_failures
+        if not taken:
+            return 0
+        if len(self._parts) == 1:
+            self._parts.append(part)
+            return taken
+        at = part.sealed_to
+        while at < part.store.end:
+            rows, at = part.store.rows_from(at, self._blob_rows.most, self._blob_rows.bytes_most)
+            keys, _ = self._stored_keys(rows.columns, len(rows))
+            self._parts[1].store.append(rows, keys)
+        return taken
+
+    def _adopted(self) -> _Part:
+        if len(self._parts) == 1:
+            self._parts.append(self.staged())
+        return self._parts[1]
 
     def expire(self, watermark: int) -> int:
         """Drop what no accepted tuple can match any more. Returns the rows dropped."""
@@ -142,49 +170,61 @@ class SideState:
         return dropped
 
     def seal(self, names: Iterator[str]) -> Iterator[tuple[BlobRef, bytes]]:
-        """Everything stored is in a blob afterwards. Yields the new blobs."""
+        """Everything stored is in a blob afterwards. Yields the new blobs, each to be put before the next is made."""
+        limits = self._blob_rows
         for part in self._parts:
             if part.sealed_to == part.store.end:
                 continue
             last = part.sealed[-1] if part.sealed else None
-            if last is not None and last.first is not None and last.ref.rows < self._blob_rows.least:
+            if last is not None and last.first is not None and self._is_small(last):
                 part.sealed_to = last.first
                 part.sealed.pop()
-            rows = part.store.rows_from(part.sealed_to)
-            first = part.sealed_to
-            most = self._blob_rows.most
-            for at in range(0, len(rows), most):
-                chunk = rows.slice(at, min(len(rows), at + most))
-                data = encode_rows(chunk, self._types)
-                ref = BlobRef(next(names), self.number, len(chunk), checksum(data), part.adopted)
-                part.sealed.append(_Sealed(ref, None if at else first, int(chunk.oldest.max())))
-                yield ref, data
-            part.sealed_to = part.store.end
+            first: int | None = part.sealed_to
+            while part.sealed_to < part.store.end:
+                rows, behind = part.store.rows_from(part.sealed_to, limits.most, limits.bytes_most)
+                part.sealed_to = behind
+                if len(rows):
+                    data = encode_rows(rows, self._types)
+                    ref = BlobRef(next(names), self.number, len(rows), checksum(data), part.adopted)
+                    part.sealed.append(_Sealed(ref, rows.nbytes, first, int(rows.oldest.max())))
+                    first = None
+                    yield ref, data
+
+    def _is_small(self, sealed: _Sealed) -> bool:
+        return sealed.ref.rows < self._blob_rows.least and sealed.size < self._blob_rows.bytes_most // 4
 
     def blobs(self) -> Iterator[BlobRef]:
         return (sealed.ref for part in self._parts for sealed in part.sealed)
 
+    def decoded(self, data: bytes) -> Rows:
+        return decode_rows(data, self._types, self._layout.id_parts)
+
     def load(self, ref: BlobRef, data: bytes) -> None:
         """A blob of the manifest that is being restored, in the manifest's order. Raises DamagedBlob."""
-        rows = decode_rows(data, self._types, self._layout.id_parts)
+        rows = self.decoded(data)
         if not len(rows):
             return
-        if ref.adopted:
-            self.adopt(rows)
-            part = self._parts[-1]
-            first = part.sealed_to
-        else:
-            part = self._parts[0]
-            first = self.append(rows)
-        part.sealed.append(_Sealed(ref, first, int(rows.oldest.max())))
+        part = self._adopted() if ref.adopted else self._parts[0]
+        first = self._append(part.store, rows)
+        part.sealed.append(_Sealed(ref, rows.nbytes, first, int(rows.oldest.max())))
         part.sealed_to = part.store.end
 
 
-def rows_of_blobs(stage: Stage, blobs: Mapping[BlobRef, bytes]) -> dict[int, list[Rows]]:
-    """What the blobs of a sibling hold, by side: the state that comes with a move."""
-    found: dict[int, list[Rows]] = {}
-    for ref, data in blobs.items():
-        side = stage.sides[ref.side]
-        rows = decode_rows(data, tuple(column.type for column in side.columns), len(side.relations))
-        found.setdefault(ref.side, []).append(rows)
-    return found
+class Adoption:
+    """A sibling's tuples on their way in. They stand apart until all of them are here: one blob that turns out to be
+    damaged makes those before it worthless."""
+
+    def __init__(self, states: Mapping[int, SideState]) -> None:
+        self._states = states
+        self._staged = {side: state.staged() for side, state in states.items()}
+
+    def take(self, side: int, rows: Rows) -> None:
+        self._states[side].stage(self._staged[side], rows)
+
+    def take_blob(self, ref: BlobRef, data: bytes) -> None:
+        """Raises DamagedBlob."""
+        self.take(ref.side, self._states[ref.side].decoded(data))
+
+    def take_over(self) -> int:
+        """Into the state. Returns the rows."""
+        return sum(state.adopt(self._staged.pop(side)) for side, state in self._states.items())
