@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, datetime
 from types import TracebackType
@@ -12,6 +13,7 @@ from biclique.query.model import Query
 from biclique.tiers.messages import TIME_NEVER
 
 PLAIN_SECONDS = 5.0
+COLUMNS = 120  # where a terminal does not say
 
 
 class Display:
@@ -52,11 +54,19 @@ class Display:
 
     def _line(self, text: str) -> None:
         if self._live:
+            text = text[: self._columns() - 1]  # a line that wraps cannot be written over
             self._stream.write("\r" + text.ljust(self._shown))
             self._shown = len(text)
         else:
             self._stream.write(f"{time.strftime('%H:%M:%S')} {text}\n")
         self._stream.flush()
+
+    def _columns(self) -> int:
+        """Asked each time: people resize windows."""
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or COLUMNS
+        except OSError:
+            return COLUMNS
 
 
 def short(number: float) -> str:
