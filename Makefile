@@ -69,6 +69,12 @@ else \
 fi; }
 endef
 
+# What tests run against besides Spark: Kafka's jars and Spark's Kafka connector, by checksum, and Redis.
+.PHONY: servers
+servers: setup ## A real Kafka and a real Redis for the tests (python -m infra up starts them for a person)
+	@$(BIN)/python -m infra.jars fetch >/dev/null
+	@command -v redis-server >/dev/null || $(call apt-install,redis-server,The tests run against a real Redis)
+
 LOCK_BIN := $(CACHE)/lock/bin
 
 .PHONY: lock
@@ -102,7 +108,7 @@ format: setup ## Put the code in shape
 PYTEST_LOG := $(VENV)/pytest.log
 
 .PHONY: test
-test: setup ## Every test that needs no cluster, and the simulator: at most fifteen minutes on two cores
+test: servers ## Every test that needs no cluster, and the simulator: at most fifteen minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -rs --durations 10 $(LOCAL_TESTS) | tee $(PYTEST_LOG)
 	$(BIN)/python -m tests.simulation seeds --count 3000 --jobs $(JOBS)
 	$(BIN)/python -m tests.simulation planted --replay --jobs $(JOBS)

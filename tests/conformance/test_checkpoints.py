@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import uuid
 
 import pytest
+import redis
 
 from biclique.ports.checkpoints import KEPT, CheckpointStore
 from biclique.ports.folder import FolderStore
 from biclique.ports.memory import MemoryStore
+from biclique.ports.redis_store import RedisStore
+from biclique.ports.s3_store import S3Store
 from biclique.routing.table import Move, Subgroup, UnitId
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import BlobRef, Manifest
@@ -19,19 +21,37 @@ from tests.simulation.faulty_store import FaultyStore
 ONE, OTHER = Producer("joiner", "0L0.0"), Producer("joiner", "0L0.1#2")
 UNIT = UnitId(Subgroup(0, 1, 3), 4, 5)
 
-MAKERS: dict[str, Callable[[Path], CheckpointStore]] = {
-    "memory": lambda folder: MemoryStore(),
-    "folder": lambda folder: FolderStore(folder),
-    "faulty, without faults": lambda folder: FaultyStore(random.Random(1)),
-}
+
+def memory(request: pytest.FixtureRequest) -> CheckpointStore:
+    return MemoryStore()
 
 
-@pytest.fixture(params=list(MAKERS))
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CheckpointStore]:
-    made = MAKERS[request.param](tmp_path / "checkpoints")
-    yield made
-    if isinstance(made, FolderStore):
-        made.close()
+def folder(request: pytest.FixtureRequest) -> CheckpointStore:
+    made = FolderStore(request.getfixturevalue("tmp_path") / "checkpoints")
+    request.addfinalizer(made.close)
+    return made
+
+
+def faulty_without_faults(request: pytest.FixtureRequest) -> CheckpointStore:
+    return FaultyStore(random.Random(1))
+
+
+def redis_keys(request: pytest.FixtureRequest) -> CheckpointStore:
+    server = request.getfixturevalue("redis_server")
+    client = redis.Redis(port=server.port)
+    request.addfinalizer(client.close)
+    return RedisStore(client, f"{request.node.name}-{uuid.uuid4()}")
+
+
+def s3_bucket(request: pytest.FixtureRequest) -> CheckpointStore:
+    client, bucket = request.getfixturevalue("s3_client"), str(uuid.uuid4())
+    client.create_bucket(Bucket=bucket)
+    return S3Store(client, bucket, "checkpoints")
+
+
+@pytest.fixture(params=[memory, folder, faulty_without_faults, redis_keys, s3_bucket], ids=lambda make: make.__name__)
+def store(request: pytest.FixtureRequest) -> CheckpointStore:
+    return request.param(request)
 
 
 def manifest(n: int, *blobs: str, incarnation: int = 1) -> Manifest:
@@ -106,3 +126,15 @@ def test_a_blob_that_is_not_published_yet_is_not_collected(store: CheckpointStor
     for n in range(KEPT + 2):
         store.publish(OTHER, manifest(n))
     assert store.get("coming") == b"x"
+
+
+def test_publishing_twice_is_publishing_once(store: CheckpointStore) -> None:
+    """A client that lost the answer asks again."""
+    store.put("shared", b"x")
+    for n in (1, 2):
+        store.publish(ONE, manifest(n, "shared"))
+        store.publish(ONE, manifest(n, "shared"))
+    assert store.load(ONE)[0] == manifest(2, "shared")
+    for n in range(3, 3 + KEPT):
+        store.publish(ONE, manifest(n))
+    assert store.get("shared") is None

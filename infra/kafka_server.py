@@ -1,0 +1,88 @@
+"""A real single-node Kafka (KRaft): what tests and a person at a terminal run against.
+
+Everything of one server is in one folder, its ports are its own, and nothing else on the machine changes; so several
+may run side by side. Small numbers of internal partitions make it start and elect in a few seconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from infra import processes
+from infra.jars import BROKER, jars_of
+
+LOG4J = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{1}: %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+"""
+
+
+@dataclass(frozen=True)
+class KafkaServer:
+    """`advertised`: the address under which clients reach it; the test cluster's pods come over the bridge's."""
+
+    folder: Path
+    port: int
+    controller_port: int
+    advertised: str = "127.0.0.1"
+    heap: str = "768m"
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.advertised}:{self.port}"
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Data of an earlier start in the same folder are kept."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        settings = self.folder / "server.properties"
+        settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
+        log4j = self.folder / "log4j2.properties"
+        log4j.write_text(LOG4J)
+        java = ["java", f"-Xmx{self.heap}", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={log4j}"]
+        java += ["-cp", f"{jars_of(BROKER)}/*"]
+        if not (self.folder / "data" / "meta.properties").exists():
+            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            format_data = ["kafka.tools.StorageTool", "format", "-c", str(settings), "-t", cluster]
+            done = subprocess.run([*java, *format_data], capture_output=True, text=True, timeout=120)
+            if done.returncode:
+                raise processes.DidNotStart(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
+        return processes.start([*java, "kafka.Kafka", str(settings)], self.folder, self.answers)
+
+    def answers(self) -> bool:
+        try:
+            AdminClient({"bootstrap.servers": f"127.0.0.1:{self.port}", "log_level": 0}).list_topics(timeout=1)
+        except KafkaException:
+            return False
+        return True
+
+    def _settings(self) -> dict[str, object]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "listeners": f"CLIENTS://0.0.0.0:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": f"CLIENTS://{self.advertised}:{self.port}",
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "CLIENTS",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": self.folder / "data",
+            "auto.create.topics.enable": "false",
+            "offsets.topic.num.partitions": 4,
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.num.partitions": 4,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+        }

@@ -1,0 +1,60 @@
+"""Servers as child processes of whoever starts them: a free port, a start that waits until it answers, a sure end."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+START_LIMIT_S = 60.0
+STOP_LIMIT_S = 20.0
+
+
+class DidNotStart(Exception):
+    """The server ended, or did not answer in time; the end of its log says why."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start(command: Sequence[str], folder: Path, answers: Callable[[], bool]) -> subprocess.Popen[bytes]:
+    """The process, once `answers` is true. It works in `folder`, writes `log` there, and leads a group of its own:
+    a Ctrl-C at our terminal is not for it."""
+    log = folder / "log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_LIMIT_S
+    while not answers():
+        if process.poll() is not None or time.monotonic() > deadline:
+            stop(process)
+            raise DidNotStart(f"{command[0]} did not start:\n{tail(log)}")
+        time.sleep(0.05)
+    return process
+
+
+def stop(process: subprocess.Popen[bytes], limit_s: float = STOP_LIMIT_S) -> None:
+    """Asked first, then made to. Also right for a process that has ended, or was stopped by a signal."""
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    try:
+        process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def tail(log: Path, lines: int = 20) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

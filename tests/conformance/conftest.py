@@ -1,0 +1,45 @@
+"""The real servers behind the ports, each started once for the files that ask for it, on ports of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from infra import processes
+from infra.kafka_server import KafkaServer
+from infra.redis_server import RedisServer
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"), processes.free_port())
+    process = server.start()
+    yield server
+    processes.stop(process)
+
+
+@pytest.fixture(scope="session")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    server = KafkaServer(tmp_path_factory.mktemp("kafka"), processes.free_port(), processes.free_port())
+    process = server.start()
+    yield server
+    processes.stop(process)
+
+
+@pytest.fixture(scope="session")
+def s3_client() -> Iterator[Any]:
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield boto3.client(
+        "s3",
+        endpoint_url=f"http://{host}:{port}",
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    server.stop()
