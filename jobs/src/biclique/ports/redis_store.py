@@ -93,7 +93,15 @@ class RedisStore:
             dropped = sorted({name for entry in kept[KEPT - 1 :] for name in _names_of(entry)})
             head = hashlib.sha1(kept[0], usedforsecurity=False).hexdigest() if kept else ""
             keys = [self._manifests(owner), f"{self._prefix}:names", *map(self._blob, (*names, *dropped))]
-            arguments: list[Any] = [manifest.incarnation, encode_manifest(manifest), head, KEPT, len(names), *names, *dropped]
+            arguments: list[Any] = [
+                manifest.incarnation,
+                encode_manifest(manifest),
+                head,
+                KEPT,
+                len(names),
+                *names,
+                *dropped,
+            ]
             answer = self._publish(keys, arguments)
             if answer != b"changed":
                 return answer == b"published"
