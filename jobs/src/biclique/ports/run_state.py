@@ -18,16 +18,9 @@ import xxhash
 
 from biclique.ports.file_sink import replace_file
 from biclique.ports.file_source import InputFile
-from biclique.routing.table import Subgroup, UnitId
+from biclique.ports.progress_json import decode_progress, encode_progress
 from biclique.tiers.messages import Address, Producer, Topic
-from biclique.tiers.progress import (
-    Cursor,
-    DispatcherProgress,
-    JoinerProgress,
-    MergerProgress,
-    Progress,
-    SourcePartition,
-)
+from biclique.tiers.progress import Progress
 
 NAME = "checkpoint.json"
 VERSION = 1
@@ -92,7 +85,7 @@ def _to_json(state: RunState) -> dict[str, Any]:
         "attempt": state.attempt,
         "barrier": state.barrier,
         "finished": state.finished,
-        "progress": [[*owner, _progress(progress)] for owner, progress in state.progress.items()],
+        "progress": [[*owner, encode_progress(progress)] for owner, progress in state.progress.items()],
         "ends": [[address.topic.value, address.partition, end] for address, end in state.ends.items()],
         "sources": [
             {
@@ -113,7 +106,7 @@ def _of_json(values: dict[str, Any]) -> RunState:
         values["attempt"],
         values["barrier"],
         values["finished"],
-        {Producer(tier, name): _progress_of(progress) for tier, name, progress in values["progress"]},
+        {Producer(tier, name): decode_progress(progress) for tier, name, progress in values["progress"]},
         {Address(Topic(topic), partition): end for topic, partition, end in values["ends"]},
         tuple(
             SourceState(tuple(InputFile(*file) for file in source["files"]), *source["at"])
@@ -123,69 +116,3 @@ def _of_json(values: dict[str, Any]) -> RunState:
         {Producer(tier, name): frontier for tier, name, frontier in values["manifests"]},
         values["totals"],
     )
-
-
-def _progress(progress: Progress) -> dict[str, Any]:
-    match progress:
-        case DispatcherProgress():
-            return {
-                "kind": "dispatcher",
-                "offset": progress.offset,
-                "epoch": progress.epoch,
-                "watermark": progress.watermark,
-                "version": progress.version,
-                "first_epoch": progress.first_epoch,
-                "last": [[*key, value] for key, value in progress.last.items()],
-                "greatest": [[*key, value] for key, value in progress.greatest.items()],
-                "fates": {fate: list(counts) for fate, counts in progress.fates.items()},
-            }
-        case JoinerProgress():
-            return {
-                "kind": "joiner",
-                "offset": progress.offset,
-                "frontier": progress.frontier,
-                "watermark": progress.watermark,
-                "cursor": None if progress.cursor is None else list(progress.cursor),
-                "empty": progress.empty,
-                "senders": [_unit(unit) for unit in progress.senders],
-                "version": progress.version,
-                "first_epoch": progress.first_epoch,
-                "lower": progress.lower,
-                "read_to": progress.read_to,
-            }
-        case MergerProgress():
-            return {
-                "kind": "merger",
-                "offset": progress.offset,
-                "frontier": progress.frontier,
-                "watermark": progress.watermark,
-                "senders": [_unit(unit) for unit in progress.senders],
-            }
-
-
-def _progress_of(values: dict[str, Any]) -> Progress:
-    kind = values.pop("kind")
-    if kind == "dispatcher":
-        values["last"] = {SourcePartition(*key): value for *key, value in values["last"]}
-        values["greatest"] = {SourcePartition(*key): value for *key, value in values["greatest"]}
-        values["fates"] = {fate: tuple(counts) for fate, counts in values["fates"].items()}
-        return DispatcherProgress(**values)
-    if kind == "joiner":
-        cursor = values["cursor"]
-        if cursor is not None:
-            probe_stamp, probe_ids, stored_stamp, stored_ids = cursor
-            values["cursor"] = Cursor(probe_stamp, tuple(probe_ids), stored_stamp, tuple(stored_ids))
-        values["senders"] = tuple(_unit_of(unit) for unit in values["senders"])
-        return JoinerProgress(**values)
-    assert kind == "merger", kind
-    values["senders"] = tuple(_unit_of(unit) for unit in values["senders"])
-    return MergerProgress(**values)
-
-
-def _unit(unit: UnitId) -> list[Any]:
-    return [list(unit.subgroup), unit.number, unit.generation]
-
-
-def _unit_of(parts: list[Any]) -> UnitId:
-    subgroup, number, generation = parts
-    return UnitId(Subgroup(*subgroup), number, generation)

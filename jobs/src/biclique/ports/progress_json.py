@@ -1,0 +1,83 @@
+"""Progress as JSON values: what the state file of a run and an offset commit in Kafka hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from biclique.routing.table import Subgroup, UnitId
+from biclique.tiers.progress import (
+    Cursor,
+    DispatcherProgress,
+    JoinerProgress,
+    MergerProgress,
+    Progress,
+    SourcePartition,
+)
+
+
+def encode_progress(progress: Progress) -> dict[str, Any]:
+    match progress:
+        case DispatcherProgress():
+            return {
+                "kind": "dispatcher",
+                "offset": progress.offset,
+                "epoch": progress.epoch,
+                "watermark": progress.watermark,
+                "version": progress.version,
+                "first_epoch": progress.first_epoch,
+                "last": [[*key, value] for key, value in progress.last.items()],
+                "greatest": [[*key, value] for key, value in progress.greatest.items()],
+                "fates": {fate: list(counts) for fate, counts in progress.fates.items()},
+            }
+        case JoinerProgress():
+            return {
+                "kind": "joiner",
+                "offset": progress.offset,
+                "frontier": progress.frontier,
+                "watermark": progress.watermark,
+                "cursor": None if progress.cursor is None else list(progress.cursor),
+                "empty": progress.empty,
+                "senders": [_unit(unit) for unit in progress.senders],
+                "version": progress.version,
+                "first_epoch": progress.first_epoch,
+                "lower": progress.lower,
+                "read_to": progress.read_to,
+            }
+        case MergerProgress():
+            return {
+                "kind": "merger",
+                "offset": progress.offset,
+                "frontier": progress.frontier,
+                "watermark": progress.watermark,
+                "senders": [_unit(unit) for unit in progress.senders],
+            }
+
+
+def decode_progress(values: Mapping[str, Any]) -> Progress:
+    values = dict(values)
+    kind = values.pop("kind")
+    if kind == "dispatcher":
+        values["last"] = {SourcePartition(*key): value for *key, value in values["last"]}
+        values["greatest"] = {SourcePartition(*key): value for *key, value in values["greatest"]}
+        values["fates"] = {fate: tuple(counts) for fate, counts in values["fates"].items()}
+        return DispatcherProgress(**values)
+    if kind == "joiner":
+        cursor = values["cursor"]
+        if cursor is not None:
+            probe_stamp, probe_ids, stored_stamp, stored_ids = cursor
+            values["cursor"] = Cursor(probe_stamp, tuple(probe_ids), stored_stamp, tuple(stored_ids))
+        values["senders"] = tuple(_unit_of(unit) for unit in values["senders"])
+        return JoinerProgress(**values)
+    assert kind == "merger", kind
+    values["senders"] = tuple(_unit_of(unit) for unit in values["senders"])
+    return MergerProgress(**values)
+
+
+def _unit(unit: UnitId) -> list[Any]:
+    return [list(unit.subgroup), unit.number, unit.generation]
+
+
+def _unit_of(parts: list[Any]) -> UnitId:
+    subgroup, number, generation = parts
+    return UnitId(Subgroup(*subgroup), number, generation)
