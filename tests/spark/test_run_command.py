@@ -12,48 +12,29 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from tests.spark.processes import (
+    SEED,
+    WAIT_SECONDS,
+    barrier,
+    big,
+    command,
+    java_of,
+    judge,
+    run,
+    wait_for_java_to_end,
+    wait_until,
+)
 from tests.unit.hosts.local_runs import FORMATS, SCHEMA, START, Given, parts, some_rows
 
-BICLIQUE = Path(sys.executable).with_name("biclique")
-WAIT_SECONDS = 120.0
-SEED = 11
 ROWS = 2_000_000  # enough for a run of some seconds
+MANY_UNITS_ROWS = 600_000
 
 pytestmark = pytest.mark.spark
-
-
-def command(folder: Path, *arguments: str) -> list[str]:
-    return [str(BICLIQUE), "run", str(folder / "join.yaml"), *arguments]
-
-
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(folder, *arguments),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WAIT_SECONDS,
-        env={**os.environ, **environment},
-    )
-
-
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert process.poll() is None, f"it ended early: {process.communicate()}"
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.01)
 
 
 def given(folder: Path, format_: str) -> Given:
@@ -73,9 +54,14 @@ def given(folder: Path, format_: str) -> Given:
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_files_to_files_are_the_oracles(tmp_path: Path, format_: str) -> None:
+    """And what the manifest says to a cluster alone is named, in one line."""
     made = given(tmp_path, format_)
+    more = "  topics: {partitions: 8}\n  scaling: {policy: twoPhase}\n  delivery: exactlyOnce\n"
+    (tmp_path / "join.yaml").write_text(made.manifest + more, encoding="utf-8")
     done = run(tmp_path, "--json")
     assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()[0]
+    assert said == "biclique: one machine has no use for spec.scaling, spec.topics: it goes on without"
     assert made.found() == made.expected()
     summary = json.loads(done.stdout)
     assert [source["read"] for source in summary["sources"]] == [300, 300]
@@ -85,60 +71,9 @@ def test_files_to_files_are_the_oracles(tmp_path: Path, format_: str) -> None:
 # --- killed ----------------------------------------------------------------------------------------------------------
 
 
-def big(folder: Path, rows: int = ROWS) -> None:
-    """Every row has one partner, in another order."""
-    rng = np.random.default_rng(SEED)
-    for name in "ab":
-        (folder / name).mkdir()
-        key = np.arange(rows) if name == "a" else rng.permutation(rows)
-        table = pa.table({"id": np.arange(rows), "k": key, "s": pa.array([f"{n % 97}" for n in range(rows)])})
-        half = rows // 2
-        pq.write_table(table.slice(0, half), folder / name / "1.parquet")
-        pq.write_table(table.slice(half), folder / name / "2.parquet")
-    sources = "\n".join(
-        f"    - {{name: {name}, schema: 'id BIGINT, k BIGINT, s STRING', files: {{path: {name}}}}}" for name in "ab"
-    )
-    (folder / "join.yaml").write_text(
-        "apiVersion: biclique.dev/v1alpha1\nkind: JoinQuery\nmetadata: {name: big}\nspec:\n  sources:\n"
-        f"{sources}\n  sql: SELECT a.id AS aid, b.id AS bid, a.s FROM a JOIN b ON a.k = b.k\n"
-        "  output: {files: {path: out}}\n",
-        encoding="utf-8",
-    )
-
-
-def barrier(folder: Path) -> int:
-    try:
-        _, _, body = (folder / "out" / "_checkpoint" / "checkpoint.json").read_bytes().partition(b"\n")
-    except FileNotFoundError:
-        return -1
-    return int(json.loads(body)["barrier"])
-
-
-def java_of(folder: Path) -> list[int]:
-    """The Java processes that log into this run's checkpoint folder."""
-    log, found = str(folder / "out" / "_checkpoint" / "spark.log"), []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if os.readlink(entry / "fd" / "2") == log and (entry / "comm").read_text().startswith("java"):
-                    found.append(int(entry.name))
-            except OSError:
-                continue  # it ended meanwhile, or is not ours to look at
-    return found
-
-
-def judge(folder: Path) -> None:
-    ((rows, pairs, ids, wrong),) = duckdb.sql(
-        "SELECT count(*), count(DISTINCT (aid, bid)), count(DISTINCT _result_id),"
-        f" count(*) FILTER (a.k <> b.k OR o.s <> a.s) FROM '{folder}/out/*.parquet' o"
-        f" JOIN '{folder}/a/*.parquet' a ON a.id = aid JOIN '{folder}/b/*.parquet' b ON b.id = bid"
-    ).fetchall()
-    assert (rows, pairs, ids, wrong) == (ROWS, ROWS, ROWS, 0)
-
-
 def test_killed_again_and_again_no_pair_is_lost_or_doubled(tmp_path: Path) -> None:
     """Each life is killed a moment after its first barrier, at whatever it is then doing."""
-    big(tmp_path)
+    big(tmp_path, ROWS)
     rng = random.Random(SEED)
     killed = 0
     for _ in range(3):
@@ -148,14 +83,11 @@ def test_killed_again_and_again_no_pair_is_lost_or_doubled(tmp_path: Path) -> No
             time.sleep(rng.random() * 0.3)
             killed += process.poll() is None
             process.kill()
-        wait = time.monotonic() + WAIT_SECONDS
-        while java_of(tmp_path):
-            assert time.monotonic() < wait, "Java outlives its engine"
-            time.sleep(0.05)
+        wait_for_java_to_end(tmp_path)
     assert killed == 3, "it finished before it was killed: give it more rows"
     done = run(tmp_path, "--barrier", "0.3", "--json")
     assert done.returncode == 0, done.stderr
-    judge(tmp_path)
+    judge(tmp_path, ROWS)
     summary = json.loads(done.stdout)
     assert [(s["read"], s["joined"]) for s in summary["sources"]] == [(ROWS, ROWS)] * 2
     assert summary["rows_out"] == ROWS
@@ -164,20 +96,50 @@ def test_killed_again_and_again_no_pair_is_lost_or_doubled(tmp_path: Path) -> No
     assert (again.returncode, again.stdout.split(":")[0]) == (0, "This run has finished before")
 
 
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "  plan: {strategy: biclique, subgroups: {a: 2, b: 2}}\n  joiners: {replicas: 2}\n",
+        "  plan: {strategy: matrix}\n  joiners: {replicas: 3}\n",
+    ],
+    ids=["ContRand, 8 units", "matrix, 2 x 3 units"],
+)
+def test_killed_with_several_units_no_pair_is_lost_or_doubled(tmp_path: Path, plan: str) -> None:
+    big(tmp_path, MANY_UNITS_ROWS, end=plan)
+    with subprocess.Popen(command(tmp_path, "--barrier", "0.1"), stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: barrier(tmp_path) > 0 and bool(parts(tmp_path / "out")), process)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    done = run(tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    judge(tmp_path, MANY_UNITS_ROWS)
+    summary = json.loads(done.stdout)
+    assert [(s["read"], s["joined"]) for s in summary["sources"]] == [(MANY_UNITS_ROWS, MANY_UNITS_ROWS)] * 2
+
+
 def test_ctrl_c_stops_at_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
-    big(tmp_path)
+    """As a terminal does it: the signal goes to the whole foreground group, of which Java and its Python workers are no
+    part: they would end before the engine has made its last barrier."""
+    big(tmp_path, ROWS)
     with subprocess.Popen(
-        command(tmp_path, "--barrier", "0.2"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command(tmp_path, "--barrier", "0.2"),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         wait_until(lambda: barrier(tmp_path) > 0 and bool(parts(tmp_path / "out")), process)
-        process.send_signal(signal.SIGINT)
+        assert {os.getsid(java) for java in java_of(tmp_path)}.isdisjoint({os.getsid(process.pid)})
+        assert java_of(tmp_path), "nothing was looked at"
+        os.killpg(process.pid, signal.SIGINT)
         said, told = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 130, told
     assert "stopped; the same command goes on from here: biclique run" in told
     assert "Traceback" not in told
     assert "joined" in said
+    wait_for_java_to_end(tmp_path)
     assert run(tmp_path).returncode == 0
-    judge(tmp_path)
+    judge(tmp_path, ROWS)
 
 
 def test_following_until_ctrl_c(tmp_path: Path) -> None:
