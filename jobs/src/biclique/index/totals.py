@@ -36,6 +36,7 @@ from biclique.query.types import Kind
 
 EVERY_ROW = np.empty(0, np.int64)
 NO_MASK = np.empty(0, np.bool_)
+PREFIX_LOOKUPS = 4  # of an integer column: the high and the low sums at both ends of a range
 
 Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -86,15 +87,16 @@ class Accumulator:
         self.high: NDArray[Any] = np.zeros(count, kind)  # DOUBLE: the sum
         self.low: NDArray[Any] = np.zeros(count, kind)  # DOUBLE: its error
 
-    def add_ranges(self, ranges: Ranges, probes: NDArray[np.int32], sums: RunSums) -> None:
+    def add_ranges(self, ranges: Ranges, probes: NDArray[np.int32], sums: RunSums) -> int:
+        """Returns the values, nodes and prefix sums touched."""
         add_ranges(*ranges, probes, sums.valid, self.valid)
         if self.double:
             ordered, levels, nodes, errors = sums.parts
-            add_double_ranges(*ranges, probes, ordered, levels, nodes, errors, self.high, self.low)
-        else:
-            high, low = sums.parts
-            add_ranges(*ranges, probes, high, self.high)
-            add_ranges(*ranges, probes, low, self.low)
+            return int(add_double_ranges(*ranges, probes, ordered, levels, nodes, errors, self.high, self.low))
+        high, low = sums.parts
+        add_ranges(*ranges, probes, high, self.high)
+        add_ranges(*ranges, probes, low, self.low)
+        return PREFIX_LOOKUPS * len(probes)
 
     def add_rows(self, chunk: Chunk, count: int, segment: Segment) -> None:
         column = segment.rows.columns[self.place]
@@ -137,7 +139,7 @@ def range_totals(
                 if not straddles and run.last_row < tests.fresh_row(segment):
                     add_ranges(*ranges, probes.numbers, EVERY_ROW, count)
                     for column, sums in zip(columns, _sums_of_run(run, segment, columns), strict=True):
-                        column.add_ranges(ranges, probes.numbers, sums)
+                        counters.comparisons += column.add_ranges(ranges, probes.numbers, sums)
                     continue
                 expansion = RunExpansion(run, segment, probes, tests, straddles, ranges, chunk, 0)
                 done = False

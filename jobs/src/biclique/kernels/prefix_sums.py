@@ -118,8 +118,9 @@ def add_double_ranges(
     errors: Doubles,
     totals: Doubles,
     total_errors: Doubles,
-) -> None:
-    top = len(levels) - 1
+) -> int:
+    """Returns the values and nodes added up: O(log n) a range, however many rows it has."""
+    top, touched = len(levels) - 1, 0
     for i in range(len(starts)):
         first, last = starts[i], ends[i]
         probe = probes[i]
@@ -133,8 +134,10 @@ def add_double_ranges(
                 else:
                     total, error = add_double(total, error, sums[inner + first], errors[inner + first])
                 first += 1
+                touched += 1
             while first < last and last & (FANOUT - 1) != 0:
                 last -= 1
+                touched += 1
                 if level == 0:
                     total, error = add_double(total, error, ordered[last], 0.0)
                 else:
@@ -143,6 +146,7 @@ def add_double_ranges(
             last >>= FANOUT_BITS
             level += 1
         totals[probe], total_errors[probe] = total, error
+    return touched
 
 
 @njit(cache=True, nogil=True)
