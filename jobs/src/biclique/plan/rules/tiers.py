@@ -4,8 +4,11 @@ Files: one dispatcher for each source, so that what counts as late depends on th
 how two sources are read side by side. Kafka: `topics.partitions`.
 
 Mergers: one where results of several units meet again (aggregates, DISTINCT), none where a pair goes straight to the
-output. One is enough for what units send, which is a row for each group and epoch, not for each pair; with GROUP BY
-the groups could be divided among several, and the plan's number says how many the tiers must expect.
+output. No key of the manifest asks for more, on purpose: a unit sends its share of each group once a step, and not a row
+for each pair, so a merger has little to do; and the number could not be changed later, since a group is a merger's by
+its hash and its state would have to move. The tiers take any number that a plan says where there are groups to divide
+(without GROUP BY there is one, and each merger would write it), so a planner that has a reason may say more;
+tests/unit/hosts/test_mergers.py holds them to it.
 """
 
 from __future__ import annotations
