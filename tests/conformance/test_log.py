@@ -7,20 +7,27 @@ nothing here counts them; order, atomicity and fences are what is asked for.
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from biclique.ports.kafka_log import KafkaLog, KafkaSettings
 from biclique.ports.log import Log, LogClient
 from biclique.ports.memory import MemoryLog
+from biclique.ports.wire import Wire
 from biclique.tiers.effects import Commit, Outcome
 from biclique.tiers.messages import Address, Heartbeat, Producer, Record, Topic
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress
+from infra.kafka_server import KafkaServer
 from tests.simulation.fake_log import FakeLog
+from tests.unit.tiers.building import plan
 
 HERE, THERE = Address(Topic.UNIT, "0L0.0"), Address(Topic.UNIT, "0R0.0")
 SHUFFLED = Address(Topic.SHUFFLED, 0)
+SQL = "SELECT r.v FROM r JOIN s ON r.k = s.k"
 WRITER, OTHER = Producer("dispatcher", "0"), Producer("dispatcher", "1")
 
 
@@ -30,25 +37,37 @@ class Bench:
     settle: Callable[[], None]
 
 
-def memory() -> Bench:
+def memory(request: pytest.FixtureRequest) -> Bench:
     return Bench(MemoryLog(), lambda: None)
 
 
-def fake() -> Bench:
+def fake(request: pytest.FixtureRequest) -> Bench:
     log = FakeLog()
     return Bench(log, log.settle)
 
 
-def fake_with_slow_markers() -> Bench:
+def fake_with_slow_markers(request: pytest.FixtureRequest) -> Bench:
     """Readers that lag and markers that dawdle change when things are seen, and nothing else."""
     rng = random.Random(7)
     log = FakeLog(rng, lambda what, _: what == "slow markers" or (what == "late reader" and rng.random() < 0.5))
     return Bench(log, log.settle)
 
 
-@pytest.fixture(params=[memory, fake, fake_with_slow_markers], ids=lambda make: make.__name__)
+def kafka(request: pytest.FixtureRequest) -> Bench:
+    server: KafkaServer = request.getfixturevalue("kafka_server")
+    client = {"bootstrap.servers": server.bootstrap}
+    prefix = f"conformance-{uuid.uuid4()}"
+    topics = [NewTopic(f"{prefix}.{name}", 2, 1) for name in ("shuffled", "signals", "progress", "0L0", "0R0")]
+    admin = AdminClient(client)
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+    log = KafkaLog(KafkaSettings(client, prefix, patience_s=0.05), Wire(plan(SQL)))
+    return Bench(log, lambda: None)
+
+
+@pytest.fixture(params=[memory, fake, fake_with_slow_markers, kafka], ids=lambda make: make.__name__)
 def bench(request: pytest.FixtureRequest) -> Bench:
-    return request.param()
+    return request.param(request)
 
 
 def note(n: int) -> Heartbeat:
@@ -71,6 +90,8 @@ def all_of(bench: Bench, address: Address, limit: int = 3) -> list[Record]:
     """As a reader that reads on and on sees it."""
     reader, offset, found = bench.log.client(), 0, []
     for _ in range(200):
+        if offset >= bench.log.bounds(address).end:
+            break
         fetched = reader.read(address, offset, limit)
         assert len(fetched.records) <= limit
         assert [o for o, _ in fetched.records] == sorted({o for o, _ in fetched.records})

@@ -84,7 +84,7 @@ def encode_batch(batch: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-def decode_batch(data: bytes) -> pa.RecordBatch:
+def decode_batch(data: bytes | pa.NativeFile) -> pa.RecordBatch:
     try:
         with pa.ipc.open_stream(data) as reader:
             table = reader.read_all().combine_chunks()
