@@ -1,5 +1,5 @@
-"""A plan may say more than one merger, though no manifest asks for it: each group is one merger's, and the output is the
-oracle's, also over a stop between any two blocks."""
+"""A plan may say more than one merger, though no manifest asks for it: each group is one merger's, and the output is
+the oracle's, also over a stop between any two blocks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from biclique.plan.make import make_plan
 from tests.unit.hosts.local_runs import SCHEMA, Given, ThreadTasks, some_rows
 
 QUERIES = {
-    "groups": "SELECT a.k, b.d, COUNT(*) AS n, SUM(b.m) AS total, COUNT(DISTINCT a.s) AS texts FROM a JOIN b ON a.k = b.k"
-    " GROUP BY a.k, b.d",
+    "groups": "SELECT a.k, b.d, COUNT(*) AS n, SUM(b.m) AS total, COUNT(DISTINCT a.s) AS texts"
+    " FROM a JOIN b ON a.k = b.k GROUP BY a.k, b.d",
     "distinct": "SELECT DISTINCT a.k, b.d FROM a JOIN b ON a.k = b.k",
     "tumble": "SELECT a.k, COUNT(*) AS n FROM a JOIN b ON a.k = b.k WITHIN 5 SECONDS GROUP BY a.k, TUMBLE(10 SECONDS)",
 }

@@ -4,7 +4,7 @@ Files: one dispatcher for each source, so that what counts as late depends on th
 how two sources are read side by side. Kafka: `topics.partitions`.
 
 Mergers: one where results of several units meet again (aggregates, DISTINCT), none where a pair goes straight to the
-output. No key of the manifest asks for more, on purpose: a unit sends its share of each group once a step, and not a row
+output. No key of the manifest asks for more, on purpose: a unit sends its share of each group once a step, not a row
 for each pair, so a merger has little to do; and the number could not be changed later, since a group is a merger's by
 its hash and its state would have to move. The tiers take any number that a plan says where there are groups to divide
 (without GROUP BY there is one, and each merger would write it), so a planner that has a reason may say more;
