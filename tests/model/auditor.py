@@ -64,7 +64,11 @@ class Answers:
     def __init__(self, evidence: Evidence, logs: Logs, accounts: Accounts) -> None:
         self.evidence, self.logs, self.accounts = evidence, logs, accounts
         self.plan = evidence.plan
-        self._units = UnitAnswers(evidence, logs)
+        self._stamps = {
+            relation: sorted(piece.stamp for piece in accepted.values())
+            for relation, accepted in accounts.accepted.items()
+        }
+        self._units = UnitAnswers(evidence, logs, self._stamps)
 
     def violations(self) -> Iterator[Violation]:
         expected = self._expected()
@@ -92,7 +96,7 @@ class Answers:
         partial: dict[Ids, tuple[Piece, ...]] = {(i,): (piece,) for i, piece in by_relation[order[0]].items()}
         found = []
         for number, relation in enumerate(order[1:]):
-            qualifies = StagePredicate(self.plan, number)
+            qualifies = StagePredicate(self.plan, number, self._stamps)
             following: dict[Ids, tuple[Piece, ...]] = {}
             for pieces in partial.values():
                 left = _joined(pieces)

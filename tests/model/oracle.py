@@ -33,11 +33,12 @@ class SumOverflows(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tuple:
-    """`values`: of all fields of the relation's source."""
+    """`values`: of all fields of the relation's source. `stamp`: what a window of so many tuples goes by."""
 
     id: int
     time: int
     values: tuple[Scalar, ...]
+    stamp: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def matches(query: Query, relations: Sequence[Sequence[Tuple]]) -> Iterator[Matc
     def extend(chosen: tuple[Tuple, ...], row: Mapping[Column, Value]) -> Iterator[Match]:
         n = len(chosen)
         if n == len(query.relations):
-            if within_window(query, chosen):
+            if within_window(query, chosen) if not query.counted else among_the_last(query, relations, chosen):
                 yield Match(chosen, row)
             return
         for candidate in relations[n]:
@@ -94,8 +95,22 @@ def within_window(query: Query, tuples: Sequence[Tuple]) -> bool:
     """Greatest minus least time, against the window of the relation with the least one (of several: the widest)."""
     times = [t.time for t in tuples]
     earliest = [query.relations[n].window for n, time in enumerate(times) if time == min(times)]
-    assert all(window.tuples is None for window in earliest), "count windows depend on stamps"
     return any(window.time_us is None or max(times) - min(times) <= window.time_us for window in earliest)
+
+
+def among_the_last(query: Query, relations: Sequence[Sequence[Tuple]], pair: Sequence[Tuple]) -> bool:
+    """Whether the older tuple is among the last so many of its relation before the newer one, by stamp. Only tuples
+    that pass the relation's filter count."""
+    older, newer = sorted(range(2), key=lambda n: pair[n].stamp)
+    tuples = query.relations[older].window.tuples
+    fields = query.sources[query.relations[older].source].fields
+    columns = [Column(older, n, field.type) for n, field in enumerate(fields)]
+    between = sum(
+        pair[older].stamp <= other.stamp < pair[newer].stamp
+        and all(holds(p, dict(zip(columns, other.values, strict=True))) for p in query.filters[older])
+        for other in relations[older]
+    )
+    return tuples is None or between <= tuples
 
 
 def selected(query: Query, match: Match) -> tuple[Value, ...]:

@@ -7,8 +7,9 @@ to S only.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from biclique.core.stamps import epoch_of
@@ -20,13 +21,15 @@ from tests.model.evidence import Evidence
 from tests.model.pieces import Logs, Piece, holds
 
 Ids = tuple[int, ...]
+Stamps = Mapping[int, Sequence[int]]
 INFINITE = 1 << 62
 
 
 class StagePredicate:
-    """What a stage must test of a left and a right row; remembered, since many units ask about the same pair."""
+    """What a stage must test of a left and a right row; remembered, since many units ask about the same pair. `stamps`:
+    of all accepted tuples of each relation, in order: what a window of so many tuples counts."""
 
-    def __init__(self, plan: Plan, number: int) -> None:
+    def __init__(self, plan: Plan, number: int, stamps: Stamps) -> None:
         stage = plan.stages[number]
         left, right = (frozenset(side.relations) for side in stage.sides)
         self._conjuncts: list[Expression] = [
@@ -35,6 +38,9 @@ class StagePredicate:
             if (used := relations_of(p)) <= left | right and (not used <= left if used else number == 0)
         ]
         self._windows = tuple(side.window_us for side in stage.sides)
+        self._relations = tuple(side.relations[0] for side in stage.sides)
+        self._tuples = [plan.query.relations[relation].window.tuples for relation in self._relations]
+        self._stamps = stamps
         self._known: dict[tuple[Ids, Ids], bool] = {}
 
     def __call__(self, left: Piece, right: Piece) -> bool:
@@ -45,8 +51,16 @@ class StagePredicate:
         return known
 
     def _within_window(self, left: Piece, right: Piece) -> bool:
+        if any(self._tuples):
+            return self._among_the_last(left, right)
         window = self._windows[LEFT if left.oldest <= right.oldest else RIGHT]
         return window is None or max(left.newest, right.newest) - min(left.oldest, right.oldest) <= window
+
+    def _among_the_last(self, left: Piece, right: Piece) -> bool:
+        """Whether the older tuple is among the last so many of its relation before the newer one."""
+        older, newer, side = (left, right, LEFT) if left.stamp < right.stamp else (right, left, RIGHT)
+        tuples, stamps = self._tuples[side], self._stamps[self._relations[side]]
+        return tuples is None or bisect_left(stamps, newer.stamp) - bisect_left(stamps, older.stamp) <= tuples
 
     def _matches(self, left: Piece, right: Piece) -> bool:
         values = {**left.values, **right.values}
@@ -54,10 +68,10 @@ class StagePredicate:
 
 
 class UnitAnswers:
-    def __init__(self, evidence: Evidence, logs: Logs) -> None:
+    def __init__(self, evidence: Evidence, logs: Logs, stamps: Stamps) -> None:
         self._evidence, self._logs = evidence, logs
         self._predicates: list[Callable[[Piece, Piece], bool]] = [
-            StagePredicate(evidence.plan, stage.number) for stage in evidence.plan.stages
+            StagePredicate(evidence.plan, stage.number, stamps) for stage in evidence.plan.stages
         ]
 
     @cached_property

@@ -10,10 +10,10 @@ import random
 from dataclasses import dataclass, replace
 
 from biclique.plan.make import make_plan
-from biclique.plan.model import Plan
+from biclique.plan.model import Plan, Side
 from biclique.query.errors import QueryError
 from biclique.query.expression import Scalar
-from biclique.query.model import Query
+from biclique.query.model import Query, Window
 from biclique.routing.protocol import Strategy
 from biclique.routing.table import Subgroup
 from biclique.tiers.progress import SourcePartition
@@ -22,13 +22,14 @@ from tests.simulation.queries import random_query, random_value
 
 TICK_US = 1_000_000  # event time is counted in these
 TICK_MS = 12  # of the run's clock
+TUPLES = (1, 1, 2, 3, 5, 8, 20)  # of a window that counts them
 DISORDER = (0, 0, 0, 1, 2, 3, 4, 4, 7, 15)
 
 
 @dataclass(frozen=True)
 class Scenario:
     """`scaling`: the chance that the operator begins something when it looks. `hold`: aggregates are written at the
-    end, once."""
+    end, once. `awake`: the source partitions that send last ticks, whatever they did before."""
 
     plan: Plan
     partitions: tuple[SourcePartition, ...]
@@ -40,6 +41,7 @@ class Scenario:
     hold: bool
     scalable: frozenset[Subgroup]
     windowed: frozenset[Subgroup]
+    awake: frozenset[SourcePartition]
     turn_records: int
     unit_records: int
     matches_max: int
@@ -71,16 +73,12 @@ def scenario_of(rng: random.Random) -> Scenario:
     except QueryError:  # hash gives way to random where no equality joins two relations, and random has one subgroup
         query = replace(query, hints=replace(query.hints, subgroups=()))
         plan = make_plan(query)
-    subgroups = [
-        (Subgroup(stage.number, number, n), side)
-        for stage in plan.stages
-        if stage.strategy is not Strategy.MATRIX
-        for number, side in enumerate(stage.sides)
-        for n in range(side.subgroups)
-    ]
+    subgroups = _subgroups(plan)
+    partitions = _partitions(rng, query, plan.dispatchers)
     return Scenario(
         plan=plan,
-        partitions=_partitions(rng, query, plan.dispatchers),
+        partitions=partitions,
+        awake=frozenset(partitions[:1]),
         first_time=rng.choice((0, -60, 1_700_000_000)) * TICK_US,
         actions=rng.choice((300, 450, 600)),
         scaling=rng.choice((0, 0.5, 0.9, 0.9)),
@@ -95,6 +93,42 @@ def scenario_of(rng: random.Random) -> Scenario:
         pending_rows_max=rng.choice((2, 6, 1000, 1000)),
         blob_rows=BlobRows(*rng.choice(((1, 1), (2, 3), (4, 9), (1000, 1000)))),
     )
+
+
+def with_count_windows(scenario: Scenario, rng: random.Random) -> Scenario:
+    """Some of the runs that join two relations: windows of so many tuples in place of their own. Drawn apart from
+    everything else, so that all other runs are what they are without it."""
+    query = scenario.plan.query
+    if len(query.relations) != 2 or rng.randrange(6):
+        return scenario
+    windows = [Window(tuples=rng.choice(TUPLES)) for _ in range(2)]
+    if rng.random() < 0.25:
+        windows[rng.randrange(2)] = Window()
+    relations = tuple(replace(r, window=window) for r, window in zip(query.relations, windows, strict=True))
+    plan = make_plan(replace(query, relations=relations))
+    subgroups = _subgroups(plan)
+    return replace(
+        scenario,
+        plan=plan,
+        awake=frozenset(scenario.partitions),
+        scalable=frozenset(subgroup for subgroup, _ in subgroups),
+        # A unit is empty once enough tuples have come after its own: ticks do, if no filter drops them.
+        windowed=frozenset(
+            subgroup
+            for subgroup, side in subgroups
+            if side.count_window is not None and not query.filters[side.relations[0]]
+        ),
+    )
+
+
+def _subgroups(plan: Plan) -> list[tuple[Subgroup, Side]]:
+    return [
+        (Subgroup(stage.number, number, n), side)
+        for stage in plan.stages
+        if stage.strategy is not Strategy.MATRIX
+        for number, side in enumerate(stage.sides)
+        for n in range(side.subgroups)
+    ]
 
 
 def _partitions(rng: random.Random, query: Query, dispatchers: int) -> tuple[SourcePartition, ...]:

@@ -26,7 +26,7 @@ from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.hosting import Hosting
 from tests.simulation.operator import Operator
 from tests.simulation.process import Process
-from tests.simulation.scenario import Scenario, scenario_of
+from tests.simulation.scenario import Scenario, scenario_of, with_count_windows
 from tests.simulation.shuffler_tasks import ShufflerTasks
 
 FAULTS = (
@@ -65,7 +65,8 @@ class World:
         self.faults, self.finishing = True, False
         rates = (0, 0.5, 1, 2)
         self.rates = {kind: self.rng.choice(rates) for kind in FAULTS}  # each run has its own mix of faults
-        self.scenario: Scenario = scenario_of(self.rng)
+        apart = random.Random(f"{seed}/count-window")
+        self.scenario: Scenario = with_count_windows(scenario_of(self.rng), apart)
         self.plan = self.scenario.plan
         self.log = FakeLog(self.rng, self.chance)
         self.store: MemoryStore = FaultyStore(self.rng)
@@ -295,7 +296,7 @@ class World:
 
     def _settle(self) -> None:
         """The sources that are awake send last ticks, until nothing is under way."""
-        self.asleep.discard(self.scenario.partitions[0])
+        self.asleep -= self.scenario.awake
         quiet = 0
         for _ in range(60):
             self.now += 60

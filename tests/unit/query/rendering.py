@@ -72,6 +72,8 @@ def _lines(query: Query) -> Iterator[str]:
 
 
 def _window(window: Window) -> str:
+    if window.tuples is not None:
+        return f"the last {window.tuples} tuples"
     return "full history" if window == Window() else f"within {window.time_us} us"
 
 

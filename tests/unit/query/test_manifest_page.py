@@ -221,7 +221,7 @@ def test_every_key_has_an_example_that_compiles() -> None:
     for block, place in blocks():
         found |= {(block, key) for key, _ in properties(block) if (f"{place}.{key}" if place else key) in shown}
     of_kubernetes = {("Metadata", "namespace"), ("Manifest", "status")}
-    assert keys - found == of_kubernetes | {("WindowSpec", "tuples")}
+    assert keys - found == of_kubernetes
 
 
 def test_the_bounds_of_the_text_are_those_of_the_code() -> None:

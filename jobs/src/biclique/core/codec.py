@@ -1,9 +1,9 @@
 """Rows as bytes: one Arrow IPC stream with a format version. What a checkpoint blob holds, and what a block in Kafka
 will.
 
-Columns: stamp uint64, one int64 per id part, newest and oldest int64 (oldest left out where it is the same), then the
-columns by position. A column's Arrow type follows from its SQL type, so a reader needs nothing but the types it
-expects.
+Columns: stamp uint64, one int64 per id part, newest and oldest int64 (oldest left out where it is the same), one int64
+for each of the ordinals (where a window counts tuples), then the columns by position. A column's Arrow type follows
+from its SQL type, so a reader needs nothing but the types it expects.
 """
 
 from __future__ import annotations
@@ -70,6 +70,9 @@ def encode_rows(rows: Rows, types: Sequence[Type]) -> bytes:
     if rows.oldest is not rows.newest:
         arrays.append(pa.array(rows.oldest))
         names.append("oldest")
+    for i, ordinals in enumerate(rows.ordinals):
+        arrays.append(pa.array(ordinals))
+        names.append(f"ordinal{i}")
     for i, (column, kind) in enumerate(zip(rows.columns, types, strict=True)):
         arrays.append(to_arrow(column, kind))
         names.append(f"column{i}")
@@ -108,4 +111,5 @@ def decode_rows(data: bytes, types: Sequence[Type], id_parts: int) -> Rows:
         newest,
         named["oldest"].to_numpy() if "oldest" in named else newest,
         tuple(from_arrow(named[f"column{i}"], kind) for i, kind in enumerate(types)),
+        tuple(named[name].to_numpy() for name in batch.schema.names if name.startswith("ordinal")),
     )

@@ -78,6 +78,9 @@ class Rows:
     """`ids` holds one array for each part: one for a source tuple, k for a partial result of k tuples, in plan order.
 
     `newest` and `oldest` are the greatest and the least event time of the parts, the same array for a source tuple.
+
+    `ordinals` exist where a window counts tuples (core/ranks.py): in a block one array for each counted relation, how
+    many of its tuples the row's own dispatcher has stamped before the row; in a unit one array, the row's rank.
     """
 
     stamps: Stamps
@@ -85,6 +88,7 @@ class Rows:
     newest: NDArray[np.int64]
     oldest: NDArray[np.int64]
     columns: tuple[Vector, ...]
+    ordinals: tuple[NDArray[np.int64], ...] = ()
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -93,7 +97,8 @@ class Rows:
     def nbytes(self) -> int:
         fixed = self.stamps.nbytes + sum(ids.nbytes for ids in self.ids) + self.newest.nbytes
         own_oldest = 0 if self.oldest is self.newest else self.oldest.nbytes
-        return int(fixed + own_oldest) + sum(column.nbytes for column in self.columns)
+        ordinals = sum(ordinals.nbytes for ordinals in self.ordinals)
+        return int(fixed + own_oldest + ordinals) + sum(column.nbytes for column in self.columns)
 
     def take(self, indexes: NDArray[np.integer]) -> Rows:
         newest = self.newest[indexes]
@@ -103,6 +108,7 @@ class Rows:
             newest,
             newest if self.oldest is self.newest else self.oldest[indexes],
             tuple(column.take(indexes) for column in self.columns),
+            tuple(ordinals[indexes] for ordinals in self.ordinals),
         )
 
     def slice(self, start: int, stop: int) -> Rows:
@@ -113,6 +119,7 @@ class Rows:
             newest,
             newest if self.oldest is self.newest else self.oldest[start:stop],
             tuple(column.slice(start, stop) for column in self.columns),
+            tuple(ordinals[start:stop] for ordinals in self.ordinals),
         )
 
 
@@ -127,4 +134,5 @@ def concat_rows(parts: Sequence[Rows]) -> Rows:
         newest,
         newest if same else np.concatenate([p.oldest for p in parts]),
         tuple(concat_vectors([p.columns[i] for p in parts]) for i in range(len(parts[0].columns))),
+        tuple(np.concatenate([p.ordinals[i] for p in parts]) for i in range(len(parts[0].ordinals))),
     )

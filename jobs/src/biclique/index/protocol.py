@@ -50,7 +50,8 @@ class StoreLayout:
     `archive_period_us`: a segment is archived once the greatest time has moved on by more than this since it was opened
     (window / 10; for rows in time order: once newest - oldest exceeds it); None: full history, one growing segment.
     `sums`: positions of columns of which range sums are asked (aggregates without pairs). `segment_rows_min`: a segment
-    with fewer rows is not archived yet.
+    with fewer rows is not archived yet. `by_rank`: the window counts tuples (index/by_rank.py), so what is called time
+    here is the rank.
     """
 
     kind: IndexKind
@@ -59,6 +60,7 @@ class StoreLayout:
     archive_period_us: int | None = None
     sums: tuple[int, ...] = ()
     segment_rows_min: int = 1
+    by_rank: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from biclique.plan.model import LEFT, RIGHT, Access, Reason
+from biclique.plan.model import LEFT, RIGHT, Access, CountWindow, Reason
 from biclique.plan.statistics import Statistics
 from biclique.query.expression import Column, Expression, relations_of
 from biclique.query.model import Query
@@ -51,6 +51,7 @@ class StageDraft:
     accesses: tuple[Access, ...] = ()  # of the left and the right side, once chosen
     routes: tuple[tuple[Expression, ...], tuple[Expression, ...]] = ((), ())
     windows_us: tuple[int | None, int | None] = (None, None)
+    count_windows: tuple[CountWindow | None, CountWindow | None] = (None, None)
     strategy: Strategy = Strategy.BICLIQUE
     subgroups: tuple[int, int] = (1, 1)
     units: tuple[int, int] = (1, 1)

@@ -76,7 +76,11 @@ class StageEstimate:
 def estimate(plan: Plan, statistics: Statistics) -> tuple[StageEstimate, ...]:
     """One entry for each stage."""
     drafts = [
-        replace(recognised(draft), columns=(stage.sides[LEFT].columns, stage.sides[RIGHT].columns))
+        replace(
+            recognised(draft),
+            columns=(stage.sides[LEFT].columns, stage.sides[RIGHT].columns),
+            count_windows=(stage.sides[LEFT].count_window, stage.sides[RIGHT].count_window),
+        )
         for draft, stage in zip(cascade(plan.order, normalised(plan.query.predicates)), plan.stages, strict=True)
     ]
     loads = stage_loads(drafts, statistics)
@@ -138,7 +142,7 @@ def _side(stage: Stage, draft: StageDraft, side: int, load: tuple[Load, Load], s
         own.rate,
         own.rows,
         own.row_bytes,
-        index_bytes(access.kind, bool(access.equal), stage.sides[side].window_us is not None),
+        index_bytes(access.kind, bool(access.equal), stage.sides[side].windowed),
         units,
         rows_per_unit,
         copies,

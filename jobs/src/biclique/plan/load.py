@@ -15,14 +15,17 @@ from biclique.plan.statistics import Statistics
 from biclique.query.expression import Column
 from biclique.query.types import Kind, Type
 
-STAMP_BYTES, ID_BYTES, TIME_BYTES = 8, 8, 8
+STAMP_BYTES, ID_BYTES, TIME_BYTES, RANK_BYTES = 8, 8, 8, 8
 
 
 def stage_loads(stages: Sequence[StageDraft], statistics: Statistics) -> tuple[tuple[Load, Load], ...]:
     """Left and right of each stage. Row bytes count from when the rules have pruned the columns; before, they are 0."""
     loads: list[tuple[Load, Load]] = []
     for stage in stages:
-        shares = [row_bytes(columns, len(rs), statistics) for columns, rs in _columns(stage)]
+        shares = [
+            row_bytes(columns, len(relations), statistics) + (0 if window is None else RANK_BYTES)
+            for columns, relations, window in zip(stage.columns, stage.relations, stage.count_windows, strict=True)
+        ]
         right = statistics.relations[stage.relations[1][0]]
         if stage.number == 0:
             first = statistics.relations[stage.relations[0][0]]
@@ -32,10 +35,6 @@ def stage_loads(stages: Sequence[StageDraft], statistics: Statistics) -> tuple[t
             left = Load(*results(loads[-1], share), shares[0])
         loads.append((left, Load(right.rows, right.rate, shares[1])))
     return tuple(loads)
-
-
-def _columns(stage: StageDraft) -> tuple[tuple[tuple[Column, ...], tuple[int, ...]], ...]:
-    return tuple(zip(stage.columns, stage.relations, strict=True))
 
 
 def results(sides: tuple[Load, Load], share: float) -> tuple[float, float]:

@@ -66,6 +66,7 @@ def _stage(draft: StageDraft) -> Stage:
             draft.windows_us[side],
             draft.subgroups[side],
             draft.units[side],
+            draft.count_windows[side],
         )
         for side in (LEFT, RIGHT)
     )

@@ -52,11 +52,22 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
+class CountWindow:
+    """A relation's last `tuples` tuples by stamp. `place`: of the relation in Query.counted, and so in totals and
+    ordinals."""
+
+    tuples: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
 class Side:
     """One side of a stage. `relations`: whose tuples (or parts) it holds, in `Rows.ids` order. `columns`: in
     `Rows.columns` order: all that later predicates, later stages and the select list need, and nothing else.
 
     `route`: the expressions whose hashed values pick the subgroup (equal for every pair that can match); empty: chance.
+
+    `window_us` and `count_window`: how long a tuple is kept; neither: full history.
     """
 
     relations: tuple[int, ...]
@@ -66,6 +77,11 @@ class Side:
     window_us: int | None
     subgroups: int
     units: int  # of each subgroup at the start
+    count_window: CountWindow | None = None
+
+    @property
+    def windowed(self) -> bool:
+        return self.window_us is not None or self.count_window is not None
 
 
 @dataclass(frozen=True, slots=True)

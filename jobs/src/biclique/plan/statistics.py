@@ -65,5 +65,8 @@ def default_statistics(query: Query) -> Statistics:
 
 
 def stored_rows(window: Window, rate: float) -> float:
-    """A windowed relation holds rate times window; one with full history a million rows."""
+    """A windowed relation holds rate times window, or as many tuples as its window says; one with full history a
+    million rows."""
+    if window.tuples is not None:
+        return float(window.tuples)
     return DEFAULT_ROWS if window.time_us is None else max(rate * window.time_us / 1_000_000, 1.0)

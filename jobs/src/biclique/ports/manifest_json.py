@@ -13,7 +13,7 @@ import xxhash
 from biclique.routing.table import Move, Subgroup, UnitId
 from biclique.tiers.progress import BlobRef, Manifest
 
-VERSION = 1
+VERSION = 2
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
@@ -26,6 +26,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "offset": manifest.offset,
             "blobs": [list(blob) for blob in manifest.blobs],
             "adopted": sorted([_unit(m.source), _unit(m.target), m.version] for m in manifest.adopted),
+            "totals": [list(counts) for counts in manifest.totals],
         },
         separators=(",", ":"),
     ).encode()
@@ -46,6 +47,7 @@ def decode_manifest(data: bytes) -> Manifest | None:
         offset=fields["offset"],
         blobs=tuple(BlobRef(*blob) for blob in fields["blobs"]),
         adopted=frozenset(Move(_unit_of(s), _unit_of(t), version) for s, t, version in fields["adopted"]),
+        totals=tuple(tuple(counts) for counts in fields["totals"]),
     )
 
 

@@ -29,6 +29,7 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "last": [[*key, value] for key, value in progress.last.items()],
                 "greatest": [[*key, value] for key, value in progress.greatest.items()],
                 "fates": {fate: list(counts) for fate, counts in progress.fates.items()},
+                "counted": list(progress.counted),
             }
         case JoinerProgress():
             return {
@@ -43,6 +44,7 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "first_epoch": progress.first_epoch,
                 "lower": progress.lower,
                 "read_to": progress.read_to,
+                "counted": list(progress.counted),
             }
         case MergerProgress():
             return {
@@ -61,6 +63,7 @@ def decode_progress(values: Mapping[str, Any]) -> Progress:
         values["last"] = {SourcePartition(*key): value for *key, value in values["last"]}
         values["greatest"] = {SourcePartition(*key): value for *key, value in values["greatest"]}
         values["fates"] = {fate: tuple(counts) for fate, counts in values["fates"].items()}
+        values["counted"] = tuple(values["counted"])
         return DispatcherProgress(**values)
     if kind == "joiner":
         cursor = values["cursor"]
@@ -68,6 +71,7 @@ def decode_progress(values: Mapping[str, Any]) -> Progress:
             probe_stamp, probe_ids, stored_stamp, stored_ids = cursor
             values["cursor"] = Cursor(probe_stamp, tuple(probe_ids), stored_stamp, tuple(stored_ids))
         values["senders"] = tuple(_unit_of(unit) for unit in values["senders"])
+        values["counted"] = tuple(values["counted"])
         return JoinerProgress(**values)
     assert kind == "merger", kind
     values["senders"] = tuple(_unit_of(unit) for unit in values["senders"])

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from biclique.query.document import Document, Path, read_document
 from biclique.query.errors import QueryError
-from biclique.query.manifest import FilesSpec, KafkaInputSpec, KafkaSpec, Manifest, SourceSpec, WindowSpec, validated
+from biclique.query.manifest import FilesSpec, KafkaInputSpec, KafkaSpec, Manifest, SourceSpec, validated
 from biclique.query.model import (
     Delivery,
     EventTime,
@@ -31,8 +31,6 @@ from biclique.query.schema import SchemaError, parse_schema
 from biclique.query.scope import nearest
 from biclique.query.sql import Checked, check_sql
 from biclique.query.types import TIMESTAMP
-
-FULL_HISTORY = Window()
 
 
 def compile_manifest(text: str, folder: str = ".", exists: Callable[[str], bool] | None = None) -> Query:
@@ -86,8 +84,6 @@ class _Compiler:
         except SchemaError as error:
             problem, remedy = error.problem, error.remedy
         else:
-            if spec.window is not None:
-                self._refuse_count_window((*path, "window"), spec.window)
             self._check_exists((*path, "files", "path"), spec.files)
             return Source(
                 spec.name,
@@ -163,19 +159,13 @@ class _Compiler:
 
     # --- windows and times -------------------------------------------------------------------------------------------
 
-    def _refuse_count_window(self, path: Path, window: WindowSpec) -> None:
-        """The one place that knows that the engine has no count windows yet; the manifest's model already has them."""
-        if window.tuples is not None:
-            raise self._document.error(
-                (*path, "tuples"), "a window of a number of tuples is not supported yet", "write time: 10m"
-            )
-
     def _relations(self, checked: Checked) -> tuple[Relation, ...]:
         relations: list[Relation] = []
         for name, source in checked.relations:
             own = self._spec.sources[source].window
             window = Window(time_us=checked.within_us) if own is None else Window(own.time, own.tuples)
             relations.append(Relation(name, source, window))
+        self._check_count_windows(relations)
         if len(relations) > 2 and len({relation.window for relation in relations}) > 1:
             source = next(i for i, spec in enumerate(self._spec.sources) if spec.window is not None)
             raise self._document.error(
@@ -185,9 +175,25 @@ class _Compiler:
             )
         return tuple(relations)
 
+    def _check_count_windows(self, relations: list[Relation]) -> None:
+        """A partial result of several tuples has no place among the tuples of one relation; and of two kinds of window
+        each would have its own word for which of two tuples is the older."""
+        counted = next((relation for relation in relations if relation.window.tuples is not None), None)
+        if counted is None:
+            return
+        path = ("spec", "sources", counted.source, "window", "tuples")
+        if len(relations) > 2:
+            problem = f"a window of a number of tuples joins two relations, and this query has {len(relations)}"
+            raise self._document.error(path, problem, "write time: 10m")
+        timed = next((relation for relation in relations if relation.window.time_us is not None), None)
+        if timed is not None:
+            names = [self._spec.sources[relation.source].name for relation in (counted, timed)]
+            problem = f"the window of {names[0]} is a number of tuples, and that of {names[1]} is a time"
+            raise self._document.error(path, problem, "give every source the same kind of window, and leave WITHIN out")
+
     def _check_times(self, checked: Checked, sources: tuple[Source, ...], relations: tuple[Relation, ...]) -> None:
         """Rows of a file have no time of their own: where the query needs one, a column must hold it."""
-        windowed = checked.tumble_us is not None or any(relation.window != FULL_HISTORY for relation in relations)
+        windowed = checked.tumble_us is not None or any(relation.window.time_us is not None for relation in relations)
         for position, source in enumerate(sources):
             if windowed and source.event_time.column is None and isinstance(source.input, Files):
                 problem = f"the query has a window, and the rows of {source.name} have no time"

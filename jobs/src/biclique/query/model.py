@@ -57,7 +57,8 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """None in both: full history. Exactly one otherwise. A pair qualifies when newer - older <= time_us."""
+    """None in both: full history. Exactly one otherwise. A pair qualifies when newer - older <= time_us; with `tuples`
+    when the older, by stamp, is among the last so many of its relation before the newer."""
 
     time_us: int | None = None
     tuples: int | None = None
@@ -146,6 +147,11 @@ class Query:
     delivery: Delivery
     output: Files | Kafka
     hints: PlanHints
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """The relations whose windows count tuples: blocks carry ordinals of these, and signals their totals."""
+        return tuple(n for n, relation in enumerate(self.relations) if relation.window.tuples is not None)
 
     def type_of(self, relation: int, field: int) -> Type:
         return self.sources[self.relations[relation].source].fields[field].type

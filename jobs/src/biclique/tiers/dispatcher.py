@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from biclique.core.ranks import EpochTotals
 from biclique.core.rows import Mask, Rows, Vector
 from biclique.core.stamps import POSITIONS_PER_EPOCH, epoch_of, stamps_of, tuple_ids
 from biclique.plan.model import Plan
@@ -72,6 +73,16 @@ class _Draft:
     rows: list[tuple[Entry, Rows]] = field(default_factory=list)
     aside: list[tuple[Address, Record]] = field(default_factory=list)
     used: int = 0  # positions given in this epoch
+    counted: list[int] = field(default_factory=list)  # tuples of each counted relation, over this dispatcher's life
+    totals: list[EpochTotals] = field(default_factory=list)  # before this turn, then of the epochs that are over
+
+    def end_epoch(self) -> None:
+        if self.counted:
+            self.totals.append(EpochTotals(self.epoch, tuple(self.counted)))
+
+    def totals_at_end(self) -> tuple[EpochTotals, ...]:
+        self.end_epoch()
+        return tuple(self.totals)
 
 
 class Dispatcher:
@@ -84,6 +95,7 @@ class Dispatcher:
         self._producer = dispatcher_producer(number)
         self.progress = progress
         self._entries = tuple(entries_of_source(plan, source) for source in range(len(plan.query.sources)))
+        self._counted = plan.query.counted
         self._heard: dict[Producer, Signal] = {}
         self._caught_up: dict[SourcePartition, tuple[int, int]] = {}  # -> (driver attempt, since)
         self._idle: set[SourcePartition] = set()
@@ -119,6 +131,9 @@ class Dispatcher:
             dict(progress.greatest),
             {fate: list(progress.fates.get(fate, (0,) * len(self._entries))) for fate in FATES},
         )
+        if self._counted:
+            draft.counted = list(progress.counted or (0,) * len(self._counted))
+            draft.totals.append(EpochTotals(progress.epoch, tuple(draft.counted)))
         for record in records:
             if isinstance(record, Heartbeat):
                 self._take_heartbeat(record, draft)
@@ -134,10 +149,19 @@ class Dispatcher:
             version,
             first_epoch,
             carried=bool(draft.rows),
+            totals=draft.totals_at_end(),
         )
         fates = {fate: tuple(counts) for fate, counts in draft.fates.items()}
         after = DispatcherProgress(
-            next_offset, draft.epoch, watermark, version, first_epoch, draft.last, draft.greatest, fates
+            next_offset,
+            draft.epoch,
+            watermark,
+            version,
+            first_epoch,
+            draft.last,
+            draft.greatest,
+            fates,
+            tuple(draft.counted),
         )
         return Turn((*self._routed(draft, table), *draft.aside, *_signals(table, signal)), after, signal.carried)
 
@@ -194,6 +218,7 @@ class Dispatcher:
             at = 0
             while at < len(ids):
                 if draft.used == POSITIONS_PER_EPOCH:  # an overflow of positions starts a new epoch
+                    draft.end_epoch()
                     draft.epoch, draft.used = draft.epoch + 1, 0
                 take = min(len(ids) - at, POSITIONS_PER_EPOCH - draft.used)
                 stamps = stamps_of(draft.epoch, self._number, draft.used + take)[draft.used :]
@@ -201,8 +226,18 @@ class Dispatcher:
                 if take < len(ids):
                     part = tuple(column.slice(at, at + take) for column in part)
                 newest = entered[at : at + take]
-                draft.rows.append((entry, Rows(stamps, (ids[at : at + take],), newest, newest, part)))
+                ordinals = self._ordinals(entry, take, draft)
+                draft.rows.append((entry, Rows(stamps, (ids[at : at + take],), newest, newest, part, ordinals)))
                 draft.used, at = draft.used + take, at + take
+
+    def _ordinals(self, entry: Entry, count: int, draft: _Draft) -> tuple[NDArray[np.int64], ...]:
+        """How many tuples of each counted relation this dispatcher has stamped before each of these rows."""
+        found: list[NDArray[np.int64]] = []
+        for place, relation in enumerate(self._counted):
+            before, own = draft.counted[place], relation == entry.relation
+            found.append(np.arange(before, before + count) if own else np.full(count, before))
+            draft.counted[place] += count * own
+        return tuple(found)
 
     def _set_late_aside(self, block: SourceBlock, late: Mask, draft: _Draft) -> None:
         if not late.any():

@@ -16,11 +16,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from biclique.core.ranks import Totals
 from biclique.core.rows import Rows, concat_rows
 from biclique.core.stamps import first_stamp_above
 from biclique.routing.protocol import Role
 from biclique.routing.table import RoutingTable, UnitId
 from biclique.tiers.messages import TIME_NEVER, Block, Producer, Signal
+from biclique.tiers.ranking import take_totals
 
 INFINITE = 1 << 60  # an epoch above all: not decided yet
 
@@ -67,7 +69,9 @@ class Inbox:
         senders: Iterable[UnitId],
         silent_to: int,
         held_max: HeldMax = HELD_MAX,
+        totals: Totals | None = None,
     ) -> None:
+        self.totals = totals
         self._stage, self._silent_to, self._held_max = stage, silent_to, held_max
         self._dispatchers = tuple(dispatchers)
         self._units: dict[UnitId, Producer] = {unit: joiner_producer(unit) for unit in senders}
@@ -88,6 +92,8 @@ class Inbox:
             self._signals.pop(signal.sender, None)
             return
         self._signals.setdefault(signal.sender, []).append(signal)
+        if self.totals is not None:
+            take_totals(self.totals, offset, signal)
 
     def take_block(self, offset: int, block: Block, rows: Rows) -> None:
         """The last rows of a block: those that are still to be handled."""
@@ -240,9 +246,16 @@ class Inbox:
             # The last at or below the frontier still tells the watermark there.
             keep = max((i for i, signal in enumerate(signals) if signal.epoch <= frontier), default=0)
             self._signals[sender] = signals[keep:]
+        if self.totals is not None:
+            self.totals.forget(frontier)
 
     def earliest(self, next_offset: int, frontier: int) -> int:
-        """The earliest log offset that holds a row above the frontier."""
+        """The earliest log offset that holds a row above the frontier, or tells of the ranks of such rows."""
+        told = None if self.totals is None else self.totals.earliest_above(frontier)
+        row = self._earliest_row(next_offset, frontier)
+        return row if told is None else min(row, told)
+
+    def _earliest_row(self, next_offset: int, frontier: int) -> int:
         bound = first_stamp_above(frontier)
         offsets = (p.offset for p in self._pending if p.rows is None or len(p.rows) == 0 or p.rows.stamps[-1] >= bound)
         return min(offsets, default=next_offset)

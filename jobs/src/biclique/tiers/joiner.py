@@ -27,6 +27,7 @@ from biclique.tiers.inbox import HELD_MAX, INFINITE, HeldMax, Inbox, in_stamp_or
 from biclique.tiers.matching import Batch, Probing, batches
 from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
 from biclique.tiers.progress import BlobRef, JoinerProgress, Manifest
+from biclique.tiers.ranking import ranked, totals_of
 from biclique.tiers.state import BLOB_ROWS, SEGMENT_ROWS_MIN, Adoption, BlobRows, SideState
 
 
@@ -76,7 +77,10 @@ class Joiner:
         self._sealed = manifest.sealed if manifest else -1
         self._adopted: set[Move] = set(manifest.adopted) if manifest else set()
         dispatchers = [dispatcher_producer(n) for n in range(plan.dispatchers)]
-        self.inbox = Inbox(self._stage.number, dispatchers, progress.senders, progress.frontier, limits.held_max)
+        totals = totals_of(plan, manifest.frontier, manifest.totals) if manifest else totals_of(plan)
+        self.inbox = Inbox(
+            self._stage.number, dispatchers, progress.senders, progress.frontier, limits.held_max, totals
+        )
         self._partials = PartialEmission(plan, self._producer) if self._last_stage and plan.mergers else None
         self._results = ResultEmission(plan) if self._last_stage and not plan.mergers else None
         self._next_stage = None if self._last_stage else StageEmission(plan, self._stage, self._producer)
@@ -162,7 +166,7 @@ class Joiner:
         for side, state in self.states.items():
             rows = in_stamp_order([*ready.get((side, Role.STORE), []), *ready.get((side, Role.BOTH), [])])
             if rows is not None:
-                state.append(rows)
+                state.append(ranked(rows, state.side, self.inbox.totals))
         self.inbox.advance(frontier)
         self._rebuilt_to = frontier
 
@@ -204,16 +208,17 @@ class Joiner:
             fresh_from[side] = state.own.end
             rows = in_stamp_order([*ready.get((side, Role.STORE), []), *ready.get((side, Role.BOTH), [])])
             if rows is not None:
-                fresh_from[side] = state.append(rows)
+                fresh_from[side] = state.append(ranked(rows, state.side, self.inbox.totals))
                 self.counters.stored += len(rows)
         probes: dict[int, Rows] = {}  # by the side that they look into
         for side in self.states:
             rows = in_stamp_order([*ready.get((1 - side, Role.PROBE), []), *ready.get((1 - side, Role.BOTH), [])])
             if rows is not None:
-                probes[side] = rows
+                probes[side] = ranked(rows, self.states[side].side, self.inbox.totals)
                 self.counters.probed += len(rows)
         version, first_epoch = self._version_to_apply(table)
         watermark = max(self.progress.watermark, self.inbox.watermark_at(frontier))
+        counted = () if self.inbox.totals is None else self.inbox.totals.sum_at(frontier)
         for batch, sends in self._emitted(probes, fresh_from, frontier, table):
             if batch.cursor is not None:
                 below = epoch_of(batch.cursor.probe_stamp) - 1
@@ -231,12 +236,13 @@ class Joiner:
                         first_epoch,
                         self.progress.lower,
                         self.next_offset,
+                        self.progress.counted,
                     ),
                 )
                 continue
             self.inbox.advance(frontier)
             for state in self.states.values():
-                self.counters.expired += state.expire(watermark)
+                self.counters.expired += state.expire(watermark, counted)
             offset = self.inbox.earliest(self.next_offset, frontier)
             progress = JoinerProgress(
                 offset,
@@ -249,6 +255,7 @@ class Joiner:
                 first_epoch,
                 self.progress.lower,
                 self.next_offset,
+                counted,
             )
             yield JoinerTurn((*sends, *self._signals(progress, table)), progress)
 
@@ -374,6 +381,7 @@ class Joiner:
             self.progress.offset,
             tuple(ref for state in self.states.values() for ref in state.blobs()),
             frozenset(self._adopted),
+            () if self.inbox.totals is None else self.inbox.totals.at(self.frontier),
         )
 
 

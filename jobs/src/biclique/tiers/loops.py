@@ -40,7 +40,17 @@ from biclique.tiers.effects import (
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.joiner import Joiner, JoinerLimits, JoinerTurn, usable
 from biclique.tiers.merger import Merger, merger_producer
-from biclique.tiers.messages import Address, Block, Heartbeat, Producer, Signal, SourceBlock, Topic, unit_address
+from biclique.tiers.messages import (
+    Address,
+    Block,
+    Heartbeat,
+    Producer,
+    Record,
+    Signal,
+    SourceBlock,
+    Topic,
+    unit_address,
+)
 from biclique.tiers.progress import (
     BlobRef,
     DispatcherProgress,
@@ -49,6 +59,7 @@ from biclique.tiers.progress import (
     MergerProgress,
     SourcePartition,
 )
+from biclique.tiers.ranking import ranked, take_totals, totals_of
 from biclique.tiers.state import Adoption
 
 REST_MS = 10  # how long a loop that found nothing to do lets others go first
@@ -157,7 +168,7 @@ def joiner_loop(
             return End.LEFT if outcome is Outcome.COMMITTED else _end_of(outcome)
         due = joiner.adoption_due(table)
         if due is not None:
-            adopted = yield from _adopt(joiner, due[0], due[1], table)
+            adopted = yield from _adopt(plan, joiner, due[0], due[1], table)
             if not adopted:
                 yield Rest(REST_MS)
                 continue
@@ -264,7 +275,7 @@ def _restored(
     return Joiner(plan, unit, progress, None, limits)
 
 
-def _adopt(joiner: Joiner, move: Move, switch: int, table: RoutingTable) -> Generator[Effect, Any, bool]:
+def _adopt(plan: Plan, joiner: Joiner, move: Move, switch: int, table: RoutingTable) -> Generator[Effect, Any, bool]:
     """Take over a sibling's tuples with stamps up to S: from its manifest if that is good and whole, else from its log.
     False while the sibling has not come to S yet: it still stores."""
     source: JoinerProgress | None = yield ReadProgress(joiner_producer(move.source))
@@ -279,40 +290,57 @@ def _adopt(joiner: Joiner, move: Move, switch: int, table: RoutingTable) -> Gene
             joiner.adopt(move, adoption)
             return True
     adoption = joiner.adoption()
-    yield from _rows_from_log(move.source, switch, table, adoption)
+    yield from _rows_from_log(plan, move.source, switch, table, adoption)
     joiner.adopt(move, adoption)
     return True
 
 
 def _rows_from_log(
-    unit: UnitId, to_epoch: int, table: RoutingTable, adoption: Adoption
+    plan: Plan, unit: UnitId, to_epoch: int, table: RoutingTable, adoption: Adoption
 ) -> Generator[Effect, Any, None]:
     """All that a unit was ever given to store, up to an epoch, as far as the log still holds it: its own part of its
-    partition, and what was moved to it before."""
+    partition, and what was moved to it before. Where rows need ranks, the signals come first: some are behind them."""
     progress: JoinerProgress | None = yield ReadProgress(joiner_producer(unit))
     if progress is None:
         raise MissingProgress(f"{unit} has no progress in the log")
     following: JoinerProgress | None = yield ReadProgress(
         joiner_producer(unit._replace(generation=unit.generation + 1))
     )
-    at, bound = progress.lower, first_stamp_above(to_epoch)
+    bound = first_stamp_above(to_epoch)
     end = progress.read_to if following is None else min(progress.read_to, following.lower)
-    while at < end:
-        fetched: Fetched = yield Read(unit_address(unit), at, 64)
-        for offset, record in fetched.records:
-            if offset >= end:
-                break
-            if isinstance(record, Block) and record.role is not Role.PROBE:
-                rows = record.rows.slice(0, int(record.rows.stamps.searchsorted(bound)))
-                if len(rows):
-                    adoption.take(record.side, rows)
-        if fetched.next_offset == at:
-            yield Rest(REST_MS)  # it is there; a fetch may bring nothing all the same
-        at = fetched.next_offset
+    sides, totals = plan.stages[unit.subgroup.stage].sides, totals_of(plan)
+
+    def take_signal(offset: int, record: Record) -> None:
+        if isinstance(record, Signal) and totals is not None:
+            take_totals(totals, offset, record)
+
+    def take_block(offset: int, record: Record) -> None:
+        if isinstance(record, Block) and record.role is not Role.PROBE:
+            rows = record.rows.slice(0, int(record.rows.stamps.searchsorted(bound)))
+            if len(rows):
+                adoption.take(record.side, ranked(rows, sides[record.side], totals))
+
+    if totals is not None:
+        yield from _read_through(unit_address(unit), progress.lower, end, take_signal)
+    yield from _read_through(unit_address(unit), progress.lower, end, take_block)
     for earlier in table.moves:
         switch = table.stage_switch.get((earlier.version, unit.subgroup.stage))
         if earlier.target == unit and switch is not None and switch < to_epoch:
-            yield from _rows_from_log(earlier.source, switch, table, adoption)
+            yield from _rows_from_log(plan, earlier.source, switch, table, adoption)
+
+
+def _read_through(
+    address: Address, at: int, end: int, take: Callable[[int, Record], None]
+) -> Generator[Effect, Any, None]:
+    """What the log still holds of a stretch that is known to have been written."""
+    while at < end:
+        fetched: Fetched = yield Read(address, at, 64)
+        for offset, record in fetched.records:
+            if offset < end:
+                take(offset, record)
+        if fetched.next_offset == at:
+            yield Rest(REST_MS)  # it is there; a fetch may bring nothing all the same
+        at = fetched.next_offset
 
 
 def merger_loop(

@@ -65,7 +65,14 @@ class Probing:
         self._residual = compile_predicate(state.side.access.residual, pair_positions(stage, state.number))
         self._exact = not state.side.access.residual
         self._probing_columns = len(stage.sides[1 - state.number].columns)
-        self._probe_window_us = stage.sides[1 - state.number].window_us
+        window = state.side.count_window
+        self._counts = window is not None
+        # Of so many tuples, the window of the older counts: the stored one, whichever time is earlier.
+        self._windows = (
+            (state.side.window_us, stage.sides[1 - state.number].window_us)
+            if window is None
+            else (window.tuples, window.tuples)
+        )
         self.failures = 0
 
     def find(self, probes: Rows, first: int, fresh_from: int) -> Iterator[Found]:
@@ -102,9 +109,13 @@ class Probing:
 
     def _order(self, probes: Rows, store: Store, fresh_from: int) -> ProbeOrder:
         fresh = fresh_from if store is self.state.own else store.end
-        return ProbeOrder(
-            probes.stamps, probes.newest, probes.oldest, fresh, self.state.side.window_us, self._probe_window_us
-        )
+        return ProbeOrder(probes.stamps, *self._times(probes), fresh, *self._windows)
+
+    def _times(self, probes: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What the window measures, newest and oldest: event times, or the rank among the stored side's tuples."""
+        if self._counts:
+            return probes.ordinals[0], probes.ordinals[0]
+        return probes.newest, probes.oldest
 
     def _pair_columns(
         self, probes: Rows, store: Store, probe: NDArray[np.int32], stored: NDArray[np.int64]

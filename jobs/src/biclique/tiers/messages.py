@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from biclique.core.ranks import EpochTotals
 from biclique.core.rows import Rows, Vector
 from biclique.routing.protocol import Role
 from biclique.routing.table import UnitId
@@ -128,6 +129,8 @@ class Signal:
     below.
 
     `carried`: the sender's transaction held tuples (the others answer it). `ended`: a leaving sender's last one.
+    `totals`: of a dispatcher, where windows count tuples: at the epoch of its signal before, then at each epoch of its
+    own (core/ranks.py).
     """
 
     sender: Producer
@@ -138,6 +141,7 @@ class Signal:
     first_epoch: int
     carried: bool
     ended: bool = False
+    totals: tuple[EpochTotals, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from biclique.core.ranks import Counts
 from biclique.routing.table import Move, RoutingTable, UnitId
 from biclique.tiers.messages import TIME_NEVER
 
@@ -20,7 +21,7 @@ class SourcePartition(NamedTuple):
 class DispatcherProgress:
     """`offset`: the next one to read in its partition of shuffled. `last`, `greatest`: per source partition, the last
     source offset taken and the greatest event time. `accepted`, `filtered`, `late`, `dead` count source records per
-    source."""
+    source. `counted`: tuples stamped so far of each relation whose window counts them."""
 
     offset: int = 0
     epoch: int = 0
@@ -30,6 +31,7 @@ class DispatcherProgress:
     last: Mapping[SourcePartition, int] = field(default_factory=dict)
     greatest: Mapping[SourcePartition, int] = field(default_factory=dict)
     fates: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # fate -> count per source
+    counted: Counts = ()
 
 
 class Cursor(NamedTuple):
@@ -43,10 +45,12 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinerProgress:
-    """`offset`: the earliest unhandled record. With a cursor, `frontier` is below the cursor's epoch. `senders`: the
-    units of the stage before that count for the frontier (dispatchers always do). `version`, `first_epoch`: what a unit
-    that sends partial results on has applied. `read_to`: every block at or below the frontier is below this offset;
-    whoever rebuilds the unit's tuples from its log reads up to there, however little a fetch may bring.
+    """`offset`: the earliest unhandled record; where windows count tuples, no later than signals that tell of epochs
+    above the frontier. With a cursor, `frontier` is below the cursor's epoch. `senders`: the units of the stage before
+    that count for the frontier (dispatchers always do). `version`, `first_epoch`: what a unit that sends partial
+    results on has applied. `read_to`: every block at or below the frontier is below this offset; whoever rebuilds the
+    unit's tuples from its log reads up to there, however little a fetch may bring. `counted`: all tuples up to the
+    frontier, of each relation whose window counts them.
 
     The first progress of a generation is written by who starts it (`start_of`): without one a loop refuses to run."""
 
@@ -60,6 +64,7 @@ class JoinerProgress:
     first_epoch: int = 0
     lower: int = 0  # where this generation's part of its partition begins
     read_to: int = 0
+    counted: Counts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,8 @@ class BlobRef(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """`sealed`: the epoch up to which every stored row is in a blob. `offset`: the earliest log offset that still holds
-    an unsealed tuple or an unhandled block. Restore refuses one whose frontier is above the committed progress."""
+    an unsealed tuple or an unhandled block. Restore refuses one whose frontier is above the committed progress.
+    `totals`: at the frontier, of each dispatcher (core/ranks.py)."""
 
     incarnation: int
     frontier: int
@@ -96,6 +102,7 @@ class Manifest:
     offset: int
     blobs: tuple[BlobRef, ...]
     adopted: frozenset[Move] = frozenset()
+    totals: tuple[Counts, ...] = ()
 
 
 def start_of(unit: UnitId, table: RoutingTable, lower: int) -> JoinerProgress:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from biclique.core.codec import checksum, decode_rows, encode_rows
+from biclique.core.ranks import Counts
 from biclique.core.rows import Rows
 from biclique.index.access import ProbeKeysOf, StoredKeysOf
 from biclique.index.build import new_store
@@ -45,14 +46,24 @@ def positions_of(columns: Sequence[Column]) -> dict[Column, int]:
 
 
 def layout_of(side: Side, sums: tuple[int, ...], segment_rows_min: int) -> StoreLayout:
+    window = side.window_us if side.count_window is None else side.count_window.tuples
     return StoreLayout(
         side.access.kind,
         tuple(column.type for column in side.columns),
         len(side.relations),
-        None if side.window_us is None else max(1, side.window_us // ARCHIVES_PER_WINDOW),
+        None if window is None else max(1, window // ARCHIVES_PER_WINDOW),
         sums,
         segment_rows_min,
+        side.count_window is not None,
     )
+
+
+def oldest_needed(side: Side, watermark: int, counted: Counts) -> int | None:
+    """What lies below it, in time or in rank, no tuple above the frontier can match; None: all may be. `counted` is
+    empty where nothing has been handled yet."""
+    if side.count_window is not None:
+        return (counted[side.count_window.place] if counted else 0) - side.count_window.tuples
+    return None if side.window_us is None or watermark <= TIME_NEVER else watermark - side.window_us
 
 
 @dataclass(slots=True)
@@ -60,7 +71,7 @@ class _Sealed:
     ref: BlobRef
     size: int  # bytes of its rows
     first: int | None  # reference of its first row; None: not the first blob of its seal, and never written again
-    newest_needed: int  # greatest `oldest` time of its rows
+    newest_needed: int  # greatest of what the window measures of its rows: `oldest` time, or rank
 
 
 @dataclass(slots=True)
@@ -157,11 +168,12 @@ class SideState:
             self._parts.append(self.staged())
         return self._parts[1]
 
-    def expire(self, watermark: int) -> int:
-        """Drop what no accepted tuple can match any more. Returns the rows dropped."""
-        if self.side.window_us is None or watermark <= TIME_NEVER:
+    def expire(self, watermark: int, counted: Counts) -> int:
+        """Drop what no accepted tuple can match any more. `counted`: all tuples up to the frontier, of each counted
+        relation. Returns the rows dropped."""
+        bound = oldest_needed(self.side, watermark, counted)
+        if bound is None:
             return 0
-        bound = watermark - self.side.window_us
         dropped = 0
         for part in self._parts:
             dropped += part.store.expire(bound)
@@ -186,12 +198,15 @@ class SideState:
                 if len(rows):
                     data = encode_rows(rows, self._types)
                     ref = BlobRef(next(names), self.number, len(rows), checksum(data), part.adopted)
-                    part.sealed.append(_Sealed(ref, rows.nbytes, first, int(rows.oldest.max())))
+                    part.sealed.append(_Sealed(ref, rows.nbytes, first, self._newest_needed(rows)))
                     first = None
                     yield ref, data
 
     def _is_small(self, sealed: _Sealed) -> bool:
         return sealed.ref.rows < self._blob_rows.least and sealed.size < self._blob_rows.bytes_most // 4
+
+    def _newest_needed(self, rows: Rows) -> int:
+        return int((rows.oldest if self.side.count_window is None else rows.ordinals[0]).max())
 
     def blobs(self) -> Iterator[BlobRef]:
         return (sealed.ref for part in self._parts for sealed in part.sealed)
@@ -206,7 +221,7 @@ class SideState:
             return
         part = self._adopted() if ref.adopted else self._parts[0]
         first = self._append(part.store, rows)
-        part.sealed.append(_Sealed(ref, rows.nbytes, first, int(rows.oldest.max())))
+        part.sealed.append(_Sealed(ref, rows.nbytes, first, self._newest_needed(rows)))
         part.sealed_to = part.store.end
 
 

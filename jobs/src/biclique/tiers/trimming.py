@@ -4,17 +4,24 @@ A unit's partition is kept down to the oldest block that is unhandled, or that h
 *owner* can still need, by the watermark at the owner's committed frontier. The owner of moved tuples is the receiver,
 also before it has taken them over: it may have to rebuild them from the old owner's partition. Full history keeps
 everything.
+
+Where windows count tuples, what can still be needed goes by rank, and a replay has to rank the rows that it finds: with
+the oldest block also those signals are kept that tell how many tuples came before its rows, from each dispatcher the
+first that tells of its first epoch or a later one. One that ran ahead said so long before the block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from biclique.core.ranks import Totals
 from biclique.plan.model import Plan
 from biclique.routing.protocol import Role
 from biclique.routing.table import RoutingTable, UnitId
-from biclique.tiers.messages import Block, Record
+from biclique.tiers.messages import Block, Record, Signal
 from biclique.tiers.progress import JoinerProgress
+from biclique.tiers.ranking import ranked, take_totals, totals_of
+from biclique.tiers.state import oldest_needed
 
 
 def owners(unit: UnitId, table: RoutingTable, running: frozenset[UnitId]) -> frozenset[UnitId]:
@@ -37,16 +44,33 @@ def keep_from(
 ) -> int:
     """The first offset to keep of one unit partition. `units`: every generation that ever used it; `records`: what it
     holds from its start on, in order."""
-    units = tuple(units)
+    units, records = tuple(units), tuple(records)
+    totals = totals_of(plan)
+    for offset, record in records:
+        if totals is not None and isinstance(record, Signal):
+            take_totals(totals, offset, record)
     unhandled = min((progress[unit].offset for unit in units if unit in running), default=end)
     needing = frozenset(owner for unit in units for owner in owners(unit, table, running))
     watermark = min((progress[owner].watermark for owner in needing), default=None)
+    counted = tuple(map(min, zip(*(progress[owner].counted for owner in needing), strict=False)))
     for offset, record in records:
         if offset >= unhandled:
-            return offset
+            return _with_totals(offset, totals, records)
         if watermark is None or not isinstance(record, Block) or record.role is Role.PROBE:
             continue
-        window_us = plan.stages[record.stage].sides[record.side].window_us
-        if window_us is None or int(record.rows.oldest.max()) >= watermark - window_us:
-            return offset
+        side = plan.stages[record.stage].sides[record.side]
+        bound = oldest_needed(side, watermark, counted)
+        rows = ranked(record.rows, side, totals)
+        if bound is None or int((rows.ordinals[0] if rows.ordinals else rows.oldest).max()) >= bound:
+            return _with_totals(offset, totals, records)
     return unhandled
+
+
+def _with_totals(keep: int, totals: Totals | None, records: Sequence[tuple[int, Record]]) -> int:
+    """No later than the signals that rank the rows behind it."""
+    if totals is None:
+        return keep
+    stored = (r for at, r in records if at >= keep and isinstance(r, Block) and r.role is not Role.PROBE)
+    first = min((record.epoch for record in stored), default=None)
+    told = None if first is None else totals.earliest_above(first - 1)
+    return keep if told is None else min(keep, told)
