@@ -204,9 +204,11 @@ class Engine:
 
     def _feed(self) -> bool:
         """Blocks of the sources whose turn it is. With windows that is the one that is behind in event time: who runs
-        ahead only fills memory, and moves the watermark for nobody."""
+        ahead only fills memory, and moves the watermark for nobody; and where windows count tuples, stamps then follow
+        event time as far as blocks let them. Sources without times take turns."""
         waiting = [reader for reader in self._readers if not reader.caught_up]
-        if any(side.window_us is not None for stage in self._plan.stages for side in stage.sides):
+        windowed = any(side.windowed for stage in self._plan.stages for side in stage.sides)
+        if windowed and all(source.event_time.column is not None for source in self._query.sources):
             waiting = sorted(waiting, key=lambda reader: self._greatest[reader.number])[:1]
         fed = False
         for reader in waiting:
