@@ -15,6 +15,7 @@ from biclique.tiers.effects import Loop
 from biclique.tiers.inbox import HeldMax, joiner_producer
 from biclique.tiers.joiner import JoinerLimits
 from biclique.tiers.loops import ReadLimits, dispatcher_loop, joiner_loop, merger_loop
+from biclique.tiers.matching import BatchMax
 from biclique.tiers.merger import merger_producer
 from biclique.tiers.messages import DeadRecord, Producer, Record, SourceBlock
 from biclique.tiers.progress import JoinerProgress, SourcePartition
@@ -22,20 +23,23 @@ from biclique.tiers.shuffler import Shuffler
 from biclique.tiers.trimming import keep_from
 from tests.model.domains import vector
 from tests.model.evidence import SourceRecord
+from tests.simulation.byte_bounds import ByteBounds
 from tests.simulation.scenario import Scenario
 
 Tier = tuple[Producer, Callable[[], Loop]]
 
 
 class Hosting:
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, bounds: ByteBounds) -> None:
         self.scenario, self.plan = scenario, scenario.plan
         self.first_table: RoutingTable = first_table(self.plan)
         self._shufflers = [Shuffler(self.plan.query, n) for n in range(len(self.plan.query.sources))]
         self._reads = ReadLimits(scenario.turn_records, scenario.unit_records, 4096)
-        blobs = scenario.blob_rows
         self._limits = JoinerLimits(
-            scenario.matches_max, HeldMax(scenario.pending_rows_max), blobs, segment_rows_min=blobs.least
+            BatchMax(scenario.matches_max, bounds.batch),
+            HeldMax(scenario.pending_rows_max, bounds.held),
+            scenario.blob_rows._replace(bytes_most=bounds.blob),
+            segment_rows_min=scenario.blob_rows.least,
         )
 
     def dispatcher(self, number: int) -> Tier:

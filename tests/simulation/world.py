@@ -21,6 +21,7 @@ from biclique.tiers.messages import Address, Producer, Signal, Topic, unit_addre
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePartition
 from tests.model.auditor import audit
 from tests.model.evidence import Evidence, SourceRecord, Violation
+from tests.simulation.byte_bounds import byte_bounds_of
 from tests.simulation.fake_log import FakeLog
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.hosting import Hosting
@@ -70,7 +71,7 @@ class World:
         self.plan = self.scenario.plan
         self.log = FakeLog(self.rng, self.chance)
         self.store: MemoryStore = FaultyStore(self.rng)
-        self.tiers = Hosting(self.scenario)
+        self.tiers = Hosting(self.scenario, byte_bounds_of(seed))
         self.tables: list[RoutingTable] = [self.tiers.first_table]
         self.lower: dict[UnitId, int] = {}  # every unit that ever ran, and where its life began
         self.left: set[UnitId] = set()

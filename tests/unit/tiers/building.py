@@ -17,7 +17,7 @@ from biclique.tiers.messages import Producer as Sender
 
 SOURCE = """
     - name: {name}
-      schema: "k INT, v BIGINT, at TIMESTAMP"
+      schema: "k INT, v BIGINT, name STRING, at TIMESTAMP"
       eventTime: {{column: at, lateness: 0s, idleAfter: 60ms}}
       onBadRecord: {on_bad}
       files: {{path: {name}, format: parquet}}"""

@@ -3,14 +3,18 @@ rest."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from biclique.core.rows import Rows
-from biclique.plan.model import Plan
-from biclique.tiers.matching import Batch, Probing, batches
+from biclique.core.rows import Rows, Vector
+from biclique.query.types import Kind, Type
+from biclique.tiers.found import Found, Least
+from biclique.tiers.matching import Batch, BatchMax, Probing, batches
 from biclique.tiers.progress import Cursor
-from biclique.tiers.state import SideState
+from biclique.tiers.state import Adoption, SideState
 from tests.unit.tiers.building import plan, rows
 
 SQLS = (
@@ -39,30 +43,59 @@ def keyed(batch: Batch, probes: dict[int, Rows]) -> list[Match]:
     return found
 
 
-def columns_of(made: Plan, side: int) -> int:
-    return len(made.stages[0].sides[side].columns)
+@dataclass(frozen=True)
+class Case:
+    probes: dict[int, Rows]
+    probings: dict[int, Probing]
+    fresh: int
+
+    def run(self, most: BatchMax, resume: Cursor | None = None) -> list[Batch]:
+        return list(batches(self.probings, self.probes, {0: self.fresh}, resume, most))
+
+
+def case(sql: str, seed: int, stamps_of_probes: int = 4, moved: bool = False) -> Case:
+    """Rows of both sides, with or without some that came with a move, in a store of their own."""
+    rng = np.random.default_rng(seed)
+    made = plan(sql)
+    stage = made.stages[0]
+    state = SideState(stage, 0)
+
+    def columns(side: int, count: int) -> tuple[Vector, ...]:
+        return tuple(vector(rng, column.type, count) for column in stage.sides[side].columns)
+
+    def given(epochs: list[int], side: int, dispatcher: int) -> Rows:
+        bare = rows(epochs, [0] * len(epochs))
+        stamps = bare.stamps + np.uint64(dispatcher << 16)
+        return Rows(stamps, (stamps.astype(np.int64),), bare.newest, bare.oldest, columns(side, len(epochs)))
+
+    state.append(given(np.sort(rng.integers(1, 9, 30)).tolist(), 0, 0))
+    if moved:
+        adoption = Adoption({0: state})
+        for dispatcher in (2, 3):
+            adoption.take(0, given(np.sort(rng.integers(1, 9, 8)).tolist(), 0, dispatcher))
+        adoption.take_over()
+    fresh = state.own.end
+    state.append(given(np.sort(rng.integers(9, 12, 10)).tolist(), 0, 0))
+    # Dispatcher 1, so that no stamp is both stored and probing.
+    asking = given(np.sort(rng.integers(9, 9 + stamps_of_probes, 12)).tolist(), 1, 1)
+    return Case({0: asking}, {0: Probing(stage, state)}, fresh)
+
+
+def vector(rng: np.random.Generator, type_: Type, count: int) -> Vector:
+    values = rng.integers(0, 4, count)
+    if type_.kind is Kind.STRING:
+        return Vector(pa.array(["abcdefgh" * 4 * int(value) for value in values], pa.string()))
+    return Vector(values.astype(np.int64))
 
 
 @pytest.mark.parametrize("sql", SQLS)
 @pytest.mark.parametrize("seed", range(6))
 def test_batches_of_any_size_are_the_same_matches_and_a_cursor_resumes_behind_them(sql: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    made = plan(sql)
-    stage = made.stages[0]
-    state = SideState(stage, 0)
-    epochs = np.sort(rng.integers(1, 9, 30)).tolist()
-    state.append(rows(epochs, [0] * 30, *(rng.integers(0, 4, 30).tolist() for _ in range(columns_of(made, 0)))))
-    fresh = state.own.end
-    later = np.sort(rng.integers(9, 12, 10)).tolist()
-    state.append(rows(later, [0] * 10, *(rng.integers(0, 4, 10).tolist() for _ in range(columns_of(made, 0)))))
-    asking = np.sort(rng.integers(9, 13, 12)).tolist()
-    given = rows(asking, [0] * 12, *(rng.integers(0, 4, 12).tolist() for _ in range(columns_of(made, 1))))
-    # Dispatcher 1, so that no stamp is both stored and probing.
-    probes = {0: Rows(given.stamps + np.uint64(1 << 16), given.ids, given.newest, given.oldest, given.columns)}
-    probings = {0: Probing(stage, state)}
+    made = case(sql, seed, moved=seed % 2 == 1)
+    probes = made.probes
 
     def run(bound: int, resume: Cursor | None = None) -> list[Batch]:
-        return list(batches(probings, probes, {0: fresh}, resume, bound))
+        return made.run(BatchMax(bound), resume)
 
     (whole,) = run(1 << 20)
     expected = sorted(keyed(whole, probes))
@@ -80,3 +113,74 @@ def test_batches_of_any_size_are_the_same_matches_and_a_cursor_resumes_behind_th
             assert all(match <= tuple(part.cursor) for match in keyed(part, probes))
             rest = [match for again in run(bound + 1, part.cursor) for match in keyed(again, probes)]
             assert sorted(done + rest) == expected
+
+
+@pytest.mark.parametrize("sql", [*SQLS, "SELECT r.k, s.name FROM r JOIN s ON r.k >= s.k AND s.name >= r.name"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_batch_is_bounded_in_bytes_and_one_match_may_have_more(sql: str, seed: int) -> None:
+    made = case(sql, seed)
+    (whole,) = made.run(BatchMax())
+    expected = sorted(keyed(whole, made.probes))
+    assert expected, "a test without matches shows nothing"
+    for most in (1, 300, 1000):
+        parts = made.run(BatchMax(bytes=most))
+        assert sorted(match for part in parts for match in keyed(part, made.probes)) == expected
+        for part in parts:
+            sizes = [chunk.size for chunks in part.found.values() for chunk in chunks]
+            assert sum(sizes) <= most or len(keyed(part, made.probes)) == 1
+            assert sum(sizes) == sum(bytes_of(chunk, made.probes[0]) for c in part.found.values() for chunk in c)
+
+
+def bytes_of(found: Found, probes: Rows) -> int:
+    """Of both rows of each match, texts in full, by looking at each."""
+    total = 0
+    for rows_of, at in ((probes, found.probe), (found.store.gather(found.stored), range(len(found.stored)))):
+        for column in rows_of.columns:
+            values = column.values
+            texts = isinstance(values, pa.Array)
+            total += sum(8 + (len(values[int(i)].as_py()) if texts else 0) for i in at)
+    return total + 48 * len(found.probe)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_the_matches_of_one_stamp_are_cut_in_canonical_order(moved: bool) -> None:
+    made = case("SELECT r.k, s.v FROM r JOIN s ON r.k <> s.k + 9", 1, stamps_of_probes=1, moved=moved)
+    made = Case({0: made.probes[0].slice(11, 12)}, made.probings, made.fresh)
+    (whole,) = made.run(BatchMax())
+    expected = sorted(keyed(whole, made.probes))
+    assert len(expected) >= 30
+    for most in (BatchMax(1), BatchMax(4), BatchMax(11), BatchMax(11, 300)):
+        parts = made.run(most)
+        assert [match for part in parts for match in sorted(keyed(part, made.probes))] == expected
+
+
+@pytest.mark.parametrize("count", [1, 5, 20, 1000])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_least_are_selected_without_holding_the_others(count: int, seed: int) -> None:
+    """What is held at once is bounded by what is asked for and by a chunk, however many there are."""
+    made = case("SELECT r.k, s.v FROM r JOIN s ON r.k <> s.k + 9", seed, stamps_of_probes=1, moved=True)
+    (whole,) = made.run(BatchMax())
+    rng, probes, chunk = np.random.default_rng(seed), made.probes[0], 7
+    # All probes count as of one stamp here, and a chunk's matches come in any order.
+    pieces: list[Found] = []
+    for found in whole.found[0]:
+        order = rng.permutation(len(found.probe))
+        for at in range(0, len(order), chunk):
+            some = order[at : at + chunk]
+            pieces.append(Found(found.store, found.probe[some], found.stored[some], 0))
+    expected = sorted(match[1:] for match in keyed(whole, made.probes))
+    done: list[tuple[object, ...]] = []
+    bound = None
+    while len(done) < len(expected):
+        least = Least(probes, count, bound)
+        for piece in pieces:
+            least.take(piece)
+            assert least.held <= 2 * count + chunk
+        selected = least.close()
+        assert selected is not None and least.seen == len(expected)
+        stretch = selected.stretch(0, len(selected), 0, np.zeros(len(selected), np.int64))
+        done += sorted(match[1:] for match in keyed(Batch({0: stretch}, None), made.probes))
+        bound = selected.key(len(selected) - 1)
+        assert least.more == (len(done) < len(expected))
+        assert done == expected[: len(done)] and len(selected) <= count
+    assert Least(probes, count, bound).close() is None

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 from numpy.typing import NDArray
 
 from biclique.core.stamps import Ids, Stamps
@@ -136,3 +137,14 @@ def concat_rows(parts: Sequence[Rows]) -> Rows:
         tuple(concat_vectors([p.columns[i] for p in parts]) for i in range(len(parts[0].columns))),
         tuple(np.concatenate([p.ordinals[i] for p in parts]) for i in range(len(parts[0].ordinals))),
     )
+
+
+def text_bytes(rows: Rows) -> NDArray[np.int64] | None:
+    """Of all texts of each row; None: it has no column of texts."""
+    lengths = [pa.compute.binary_length(c.values) for c in rows.columns if isinstance(c.values, pa.Array)]
+    if not lengths:
+        return None
+    sizes = np.zeros(len(rows), np.int64)
+    for length in lengths:
+        sizes += np.asarray(length)
+    return sizes

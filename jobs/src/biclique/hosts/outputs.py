@@ -1,7 +1,8 @@
 """From what the tiers send out to files: results, and the records set aside as late or dead.
 
-Writing is another thread's work: parquet and CSV are written without holding Python up. The queue is bounded, so a slow
-disk slows the join instead of filling memory. Nothing is visible before its barrier is true (ports/file_sink.py).
+Writing is another thread's work: parquet and CSV are written without holding Python up. What waits for it is bounded,
+in tables and in bytes, so a slow disk slows the join instead of filling memory. Nothing is visible before its barrier
+is true (ports/file_sink.py).
 """
 
 from __future__ import annotations
@@ -26,13 +27,21 @@ from biclique.tiers.messages import LateTuples, Results, SetAside
 
 RESULTS, LATE, DEAD = "", "_late", "_dead"
 FOLDERS = (RESULTS, LATE, DEAD)
-TABLES_AHEAD = 8
+TABLES_AHEAD, BYTES_AHEAD = 8, 1 << 28
 
 
 class Outputs:
-    """`file_name(source, ordinal)`: for the place of a record that is set aside. `barrier`: the last true one."""
+    """`file_name(source, ordinal)`: for the place of a record that is set aside. `barrier`: the last true one.
+    `bytes_ahead`: of the tables that wait to be written; one alone may have more."""
 
-    def __init__(self, query: Query, root: Path, file_name: Callable[[int, int], str], barrier: int) -> None:
+    def __init__(
+        self,
+        query: Query,
+        root: Path,
+        file_name: Callable[[int, int], str],
+        barrier: int,
+        bytes_ahead: int = BYTES_AHEAD,
+    ) -> None:
         assert isinstance(query.output, Files)
         self._query, self._file_name = query, file_name
         self._sinks = {
@@ -45,6 +54,8 @@ class Outputs:
             sink.barrier = self._barrier
         self.rows = 0
         self._queue: queue.Queue[tuple[str, pa.Table] | None] = queue.Queue(TABLES_AHEAD)
+        self._bytes_ahead, self.bytes_waiting = bytes_ahead, 0
+        self._written = threading.Condition()
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._write, name="writing", daemon=True)
         self._thread.start()
@@ -118,6 +129,11 @@ class Outputs:
 
     def _put(self, folder: str, table: pa.Table) -> None:
         self._raise()
+        with self._written:
+            self._written.wait_for(
+                lambda: not self.bytes_waiting or self.bytes_waiting + table.nbytes <= self._bytes_ahead
+            )
+            self.bytes_waiting += table.nbytes
         self._queue.put((folder, table))
 
     def _raise(self) -> None:
@@ -132,6 +148,9 @@ class Outputs:
             except Exception as error:  # raised where the engine next hands something over
                 self._failure = error
             finally:
+                with self._written:
+                    self.bytes_waiting -= item[1].nbytes
+                    self._written.notify()
                 self._queue.task_done()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from biclique.core.rows import Rows, Vector
+from biclique.core.stamps import Ids, Stamps
 from biclique.index.protocol import Matches, ProbeCounters, ProbeKeys, ProbeOrder, RangeTotals, Store, StoredKeys
 
 
@@ -40,6 +41,12 @@ class ByRankStore:
 
     def column(self, position: int, stored: NDArray[np.int64]) -> Vector:
         return self._inner.column(position, stored)
+
+    def names(self, stored: NDArray[np.int64]) -> tuple[Stamps, tuple[Ids, ...]]:
+        return self._inner.names(stored)
+
+    def text_bytes(self, stored: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        return self._inner.text_bytes(stored)
 
     def expire(self, oldest_needed: int) -> int:
         return self._inner.expire(oldest_needed)

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from biclique.core.rows import Rows, Vector, concat_rows, concat_vectors
+from biclique.core.stamps import Ids, Stamps
 from biclique.index.arrangement import Arrangement
 from biclique.index.columns import StoredRows
 from biclique.index.probing import Chunk, probe_runs, probe_scan
@@ -41,8 +42,9 @@ from biclique.index.protocol import (
 from biclique.index.runs import SortKeys
 from biclique.index.segment import Segment
 from biclique.index.totals import range_totals
+from biclique.query.types import Kind
 
-Taken = TypeVar("Taken", Rows, Vector)
+Taken = TypeVar("Taken", Rows, Vector, NDArray[np.int64])
 
 SEGMENT_ROWS_MAX = 1 << 30  # row numbers within a segment are int32
 
@@ -55,6 +57,7 @@ class ChainStore:
     ) -> None:
         self.counters = ProbeCounters()
         self._layout = layout
+        self._has_texts = any(type_.kind is Kind.STRING for type_ in layout.column_types)
         self._arrangement = arrangement
         self._summable = summable
         self._segments: list[Segment] = []
@@ -176,6 +179,15 @@ class ChainStore:
         return self._collect(
             stored, lambda rows, numbers, base: rows.columns[position].take(numbers, base), concat_vectors
         )
+
+    def names(self, stored: NDArray[np.int64]) -> tuple[Stamps, tuple[Ids, ...]]:
+        rows = self._collect(stored, StoredRows.names, concat_rows)
+        return rows.stamps, rows.ids
+
+    def text_bytes(self, stored: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        if not self._has_texts:
+            return None
+        return self._collect(stored, StoredRows.text_bytes, np.concatenate)
 
     def _collect(
         self,

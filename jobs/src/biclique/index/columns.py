@@ -133,6 +133,11 @@ class TextColumn:
         offsets: NDArray[np.int64] = self._offsets.values[start + 1 : stop + 1] - self._offsets.values[start]
         return offsets
 
+    def lengths(self, rows: NDArray[np.int64], base: int = 0) -> NDArray[np.int64]:
+        offsets: NDArray[np.int64] = self._offsets.values
+        found: NDArray[np.int64] = gather_values(offsets, rows, base - 1) - gather_values(offsets, rows, base)
+        return found
+
     def take(self, rows: NDArray[np.int64], base: int = 0) -> Vector:
         rows = rows - base
         offsets: NDArray[np.int64] = self._offsets.values
@@ -227,6 +232,19 @@ class StoredRows:
             newest if self._oldest is None else gather_values(self.oldest, rows, base),
             tuple(column.take(rows, base) for column in self.columns),
         )
+
+    def names(self, rows: NDArray[np.int64], base: int = 0) -> Rows:
+        """As `take`, without the columns."""
+        newest = gather_values(self.newest, rows, base)
+        ids = tuple(gather_values(ids.values, rows, base) for ids in self._ids)
+        return Rows(gather_values(self.stamps, rows, base), ids, newest, newest, ())
+
+    def text_bytes(self, rows: NDArray[np.int64], base: int = 0) -> NDArray[np.int64]:
+        sizes = np.zeros(len(rows), np.int64)
+        for column in self.columns:
+            if isinstance(column, TextColumn):
+                sizes += column.lengths(rows, base)
+        return sizes
 
     def slice(self, start: int, stop: int) -> Rows:
         newest = self.newest[start:stop]

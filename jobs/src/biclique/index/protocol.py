@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from biclique.core.rows import Rows, Vector
-from biclique.core.stamps import Stamps
+from biclique.core.stamps import Ids, Stamps
 from biclique.query.types import Type
 
 PAIRS_PER_CHUNK = 1 << 16  # matches are found, tested and handed on this many at a time, whatever their number
@@ -158,6 +158,12 @@ class Store(Protocol):
     def column(self, position: int, stored: NDArray[np.int64]) -> Vector:
         """One column of the referenced rows: a residual reads the columns it needs, before anything else is
         gathered."""
+
+    def names(self, stored: NDArray[np.int64]) -> tuple[Stamps, tuple[Ids, ...]]:
+        """Stamps and ids of the referenced rows: what matches are ordered by, before anything else is gathered."""
+
+    def text_bytes(self, stored: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Of all texts of each referenced row; None: this store has no column of texts."""
 
     def expire(self, oldest_needed: int) -> int:
         """Drop every segment whose greatest `oldest` time is below the bound (Theorem 1); returns the rows dropped."""

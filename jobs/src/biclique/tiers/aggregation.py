@@ -20,8 +20,9 @@ from biclique.plan.model import Plan, Stage
 from biclique.query.expression import Column, Expression, relations_of
 from biclique.query.model import Aggregate, AggregateFunction, GroupKey, Query
 from biclique.query.types import TIMESTAMP, Kind, Type
-from biclique.tiers.emission import PairPrograms, Pairs
-from biclique.tiers.matching import Found, Probing
+from biclique.tiers.emission import PairPrograms, Pairs, texts_of
+from biclique.tiers.found import Found
+from biclique.tiers.matching import Probing
 from biclique.tiers.messages import Address, Partials, Producer, Record, Topic
 from biclique.tiers.state import positions_of
 
@@ -60,6 +61,7 @@ class PartialEmission:
         keys = key_expressions(plan.query)
         self._key_count = len(keys)
         arguments = [v.argument for v in self._values if isinstance(v, Aggregate) and v.argument is not None]
+        self.copies = texts_of([expression.type for expression in (*keys, *arguments)])
         self._programs = tuple(PairPrograms(stage, side, [*keys, *arguments]) for side in range(2))
         self._without_pairs = tuple(_WithoutPairs.of(plan.query, stage, side) for side in range(2))
         self.failures = 0

@@ -18,9 +18,11 @@ from biclique.kernels.hashing import result_ids
 from biclique.plan.model import LEFT, Plan, Stage
 from biclique.query.expression import Column, Expression
 from biclique.query.model import Aggregate, GroupKey
+from biclique.query.types import Kind, Type
 from biclique.routing.table import RoutingTable
 from biclique.tiers.entry import Routing
-from biclique.tiers.matching import Found, pair_positions
+from biclique.tiers.found import Found
+from biclique.tiers.matching import pair_positions
 from biclique.tiers.messages import Address, Block, Producer, Record, Results, unit_address
 
 
@@ -82,10 +84,18 @@ def relation_order(stage: Stage, stored_side: int) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argsort(relations))
 
 
-class ResultEmission:
-    """The select list over matches of the last stage."""
+def texts_of(types: Sequence[Type]) -> int:
+    """How often a pair's texts may be in what is made of it."""
+    return max(1, sum(type_.kind is Kind.STRING for type_ in types))
 
-    def __init__(self, plan: Plan) -> None:
+
+class ResultEmission:
+    """The select list over matches of the last stage, in records of at most `bytes_max`, or of one chunk's matches.
+    `copies`: see `texts_of`."""
+
+    def __init__(self, plan: Plan, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.copies = texts_of([item.type for item in plan.query.items])
         stage = plan.stages[-1]
         expressions: list[Expression] = []
         for item in plan.query.items:
@@ -95,8 +105,10 @@ class ResultEmission:
         self._orders = tuple(relation_order(stage, side) for side in range(2))
         self.failures = 0
 
-    def results(self, probes: Mapping[int, Rows], found: Mapping[int, list[Found]]) -> Results | None:
+    def results(self, probes: Mapping[int, Rows], found: Mapping[int, list[Found]]) -> list[Results]:
+        records: list[Results] = []
         parts: list[Results] = []
+        size = 0
         for side, chunks in found.items():
             for chunk in chunks:
                 pairs = Pairs(probes[side], chunk, self._programs[side].probing_columns)
@@ -104,17 +116,23 @@ class ResultEmission:
                 self.failures += sum(failures(column) for column in columns)
                 ids = pairs.ids()
                 high, low = result_ids(tuple(ids[i] for i in self._orders[side]))
-                parts.append(Results(tuple(_without_failures(c) for c in columns), high, low, pairs.times()))
-        return concat_results(parts)
+                part = Results(tuple(_without_failures(c) for c in columns), high, low, pairs.times())
+                more = sum(column.nbytes for column in part.columns)
+                if parts and size + more > self._bytes_max:
+                    records.append(concat_results(parts))
+                    parts, size = [], 0
+                parts.append(part)
+                size += more
+        return [*records, concat_results(parts)] if parts else []
 
 
 def _without_failures(vector: Vector) -> Vector:
     return vector if vector.failed is None else Vector(vector.values, vector.valid)
 
 
-def concat_results(parts: Sequence[Results]) -> Results | None:
-    if len(parts) <= 1:
-        return parts[0] if parts else None
+def concat_results(parts: Sequence[Results]) -> Results:
+    if len(parts) == 1:
+        return parts[0]
     return Results(
         tuple(concat_vectors([part.columns[i] for part in parts]) for i in range(len(parts[0].columns))),
         np.concatenate([part.ids_high for part in parts]),
@@ -133,6 +151,7 @@ class StageEmission:
         self._routing = Routing(plan, following.number, LEFT)
         target = following.sides[LEFT]
         wanted: tuple[Column, ...] = target.columns
+        self.copies = texts_of([column.type for column in wanted])
         self._programs = tuple(PairPrograms(stage, side, wanted) for side in range(2))
         self._parts: list[tuple[int, ...]] = []
         for side in range(2):

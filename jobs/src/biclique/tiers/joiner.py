@@ -24,7 +24,7 @@ from biclique.tiers.aggregation import PartialEmission
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.emission import ResultEmission, StageEmission
 from biclique.tiers.inbox import HELD_MAX, INFINITE, HeldMax, Inbox, in_stamp_order, joiner_producer
-from biclique.tiers.matching import Batch, Probing, batches
+from biclique.tiers.matching import BATCH_MAX, Batch, BatchMax, Probing, batches
 from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
 from biclique.tiers.progress import BlobRef, JoinerProgress, Manifest
 from biclique.tiers.ranking import ranked, totals_of
@@ -33,10 +33,10 @@ from biclique.tiers.state import BLOB_ROWS, SEGMENT_ROWS_MIN, Adoption, BlobRows
 
 @dataclass(frozen=True, slots=True)
 class JoinerLimits:
-    """`matches_max`: of one transaction. `held_max`: of rows above the frontier, and of what one step handles; more are
-    read again when needed."""
+    """`batch_max`: of one transaction's matches. `held_max`: of rows above the frontier, and of what one step handles;
+    more are read again when needed."""
 
-    matches_max: int = 1 << 20
+    batch_max: BatchMax = BATCH_MAX
     held_max: HeldMax = HELD_MAX
     blob_rows: BlobRows = BLOB_ROWS
     segment_rows_min: int = SEGMENT_ROWS_MIN
@@ -68,7 +68,7 @@ class Joiner:
     def __init__(
         self, plan: Plan, unit: UnitId, progress: JoinerProgress, manifest: Manifest | None, limits: JoinerLimits
     ) -> None:
-        self._plan, self.unit, self._limits = plan, unit, limits
+        self._plan, self.unit = plan, unit
         self._stage = plan.stages[unit.subgroup.stage]
         self._last_stage = self._stage.number == len(plan.stages) - 1
         self._producer = joiner_producer(unit)
@@ -82,8 +82,11 @@ class Joiner:
             self._stage.number, dispatchers, progress.senders, progress.frontier, limits.held_max, totals
         )
         self._partials = PartialEmission(plan, self._producer) if self._last_stage and plan.mergers else None
-        self._results = ResultEmission(plan) if self._last_stage and not plan.mergers else None
+        self._results = ResultEmission(plan, limits.batch_max.bytes) if self._last_stage and not plan.mergers else None
         self._next_stage = None if self._last_stage else StageEmission(plan, self._stage, self._producer)
+        emission = self._partials or self._results or self._next_stage
+        assert emission is not None
+        self._batch_max = replace(limits.batch_max, bytes=max(1, limits.batch_max.bytes // emission.copies))
         self.states: dict[int, SideState] = {
             n: SideState(
                 self._stage,
@@ -268,7 +271,7 @@ class Joiner:
             if totals is not None:
                 yield Batch({}, None), tuple(totals)
                 return
-        for batch in batches(self._probings, probes, fresh_from, resume, self._limits.matches_max):
+        for batch in batches(self._probings, probes, fresh_from, resume, self._batch_max):
             self.counters.matches += sum(len(chunk.probe) for chunks in batch.found.values() for chunk in chunks)
             if self._partials is not None:
                 epoch = frontier if batch.cursor is None else epoch_of(batch.cursor.probe_stamp)
@@ -277,9 +280,8 @@ class Joiner:
                 yield batch, tuple(self._next_stage.blocks(probes, batch.found, table))
             else:
                 assert self._results is not None
-                results = self._results.results(probes, batch.found)
                 output = Address(Topic.OUTPUT, str(self.unit._replace(generation=0)))
-                yield batch, () if results is None else ((output, results),)
+                yield batch, tuple((output, results) for results in self._results.results(probes, batch.found))
 
     def _version_to_apply(self, table: RoutingTable) -> tuple[int, int]:
         """A sender applies a version with the first epoch it has not signalled, between two steps, above the

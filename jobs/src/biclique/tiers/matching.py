@@ -4,23 +4,28 @@ The matches of a step are those of every probing row with the stored rows of sma
 *batches* that each fit one transaction: whole stamps in ascending order, or, where one stamp alone has too many
 matches, slices of it ordered by (probe's ids, stored stamp, stored ids). A cursor names the end of a batch, so a
 restart goes on behind it: the order depends on the rows alone, never on how they were read or stored.
+
+Memory is bounded whatever the number of matches, those of one tuple too. A chunk of candidates is cut where its texts
+would be too many bytes at once; and each slice of a stamp is selected by a pass of its own over all matches of that
+stamp, which keeps the least ones behind the slice before. That is as many passes as slices: a tuple that matches
+everything costs time, not memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from biclique.core.rows import Rows, Vector
+from biclique.core.rows import Rows, Vector, text_bytes
 from biclique.core.stamps import Stamps
 from biclique.index.protocol import ProbeOrder, RangeTotals, Store
 from biclique.kernels.evaluate import compile_predicate
 from biclique.plan.model import Stage
 from biclique.query.expression import Column
+from biclique.tiers.found import Found, Least, Sizes, pieces
 from biclique.tiers.progress import Cursor
 from biclique.tiers.state import SideState
 
@@ -40,12 +45,15 @@ def pair_positions(stage: Stage, stored_side: int) -> dict[Column, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Matches of one store: positions in the probing rows, references of stored ones."""
+class BatchMax:
+    """Of one transaction: its matches, and the bytes of the rows they pair, counted for each match. One match alone may
+    have more bytes."""
 
-    store: Store
-    probe: NDArray[np.int64]
-    stored: NDArray[np.int64]
+    matches: int = 1 << 20
+    bytes: int = 1 << 28
+
+
+BATCH_MAX = BatchMax()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +81,51 @@ class Probing:
             if window is None
             else (window.tuples, window.tuples)
         )
+        # Values, and the ids and times of both rows.
+        self._pair_bytes = 8 * (self._probing_columns + len(state.side.columns) + 6)
         self.failures = 0
 
-    def find(self, probes: Rows, first: int, fresh_from: int) -> Iterator[Found]:
-        """Chunk by chunk; `first` is added to the positions, `fresh_from` is of the unit's own store."""
+    def find(self, probes: Rows, first: int, fresh_from: int, bytes_max: int) -> Iterator[Found]:
+        """Piece by piece, none with more bytes if it has more matches than one; `first` is added to the positions,
+        `fresh_from` is of the unit's own store."""
         keys = self.state.probe_keys(probes)
+        texts = text_bytes(probes)
         for store in self.state.stores:
             if not store.rows:
                 continue
             order = self._order(probes, store, fresh_from)
             for chunk in store.probe(keys, order):
-                probe, stored = chunk.probe, chunk.stored
-                if not self._exact and len(probe):
-                    mask, failed = self._residual.run(self._pair_columns(probes, store, probe, stored), len(probe))
-                    self.failures += failed
-                    if not mask.all():
-                        probe, stored = probe[mask], stored[mask]
-                if len(probe):
-                    yield Found(store, probe.astype(np.int64) + first, stored.copy())
+                sizes = self._sizes(store, texts, chunk.probe, chunk.stored)
+                for start, end in pieces(sizes, len(chunk.probe), bytes_max):
+                    probe, stored = chunk.probe[start:end], chunk.stored[start:end]
+                    size = self._pair_bytes * len(probe) if sizes is None else int(sizes[start:end].sum())
+                    if not self._exact and len(probe):
+                        mask, failed = self._residual.run(self._pair_columns(probes, store, probe, stored), len(probe))
+                        self.failures += failed
+                        if not mask.all():
+                            probe, stored = probe[mask], stored[mask]
+                            size = self._pair_bytes * len(probe) if sizes is None else int(sizes[start:end][mask].sum())
+                    if len(probe):
+                        yield Found(store, probe.astype(np.int64) + first, stored.copy(), size)
+
+    def sizes(self, store: Store, probes: Rows, probe: NDArray[np.int64], stored: NDArray[np.int64]) -> Sizes:
+        """Bytes of the two rows of each match."""
+        sizes = self._sizes(store, text_bytes(probes), probe, stored)
+        return np.full(len(probe), self._pair_bytes, np.int64) if sizes is None else sizes
+
+    def _sizes(
+        self, store: Store, texts: Sizes | None, probe: NDArray[np.integer], stored: NDArray[np.int64]
+    ) -> Sizes | None:
+        """None: all are of `_pair_bytes`."""
+        stored_texts = store.text_bytes(stored)
+        if texts is None and stored_texts is None:
+            return None
+        sizes = np.full(len(probe), self._pair_bytes, np.int64)
+        if texts is not None:
+            sizes += texts[probe]
+        if stored_texts is not None:
+            sizes += stored_texts
+        return sizes
 
     def totals(self, probes: Rows, fresh_from: int) -> list[RangeTotals] | None:
         """Counts and sums of matches without finding them; None where only finding them can tell."""
@@ -134,14 +169,14 @@ def batches(
     probes: Mapping[int, Rows],
     fresh_from: Mapping[int, int],
     resume: Cursor | None,
-    matches_max: int,
+    most: BatchMax,
 ) -> Iterator[Batch]:
     """All maps are by the number of the *stored* side. `resume`: a cursor of an earlier incarnation; go on behind it.
 
     Ends with the batch whose cursor is None; there is one even if nothing matches.
     """
     if resume is None:
-        found = _collect(probings, probes, fresh_from, 0, END_OF_STAMPS, matches_max)
+        found = _collect(probings, probes, fresh_from, 0, END_OF_STAMPS, most)
         if found is not None:  # as nearly always
             yield Batch(found, None)
             return
@@ -152,20 +187,19 @@ def batches(
     while at < len(stamps):
         take = min(max(width, 1), len(stamps) - at)
         low, high = int(stamps[at]), int(stamps[at + take - 1])
-        limit = matches_max if take > 1 else None
-        found = _collect(probings, probes, fresh_from, low, high, limit)
-        if found is None:
+        last = at + take == len(stamps)
+        behind = resume if resume is not None and resume.probe_stamp == low else None
+        found = None if behind is not None else _collect(probings, probes, fresh_from, low, high, most)
+        if found is not None:
+            count = sum(len(chunk.probe) for chunks in found.values() for chunk in chunks)
+            yield Batch(found, None if last else end_of_stamp(high))
+        elif take > 1:
             width = take // 2
             continue
-        count = _count(found)
-        at += take
-        last = at == len(stamps)
-        behind = resume if resume is not None and resume.probe_stamp == low else None
-        if take == 1 and (count > matches_max or behind is not None):
-            yield from _slices(found, probes, behind, matches_max, high, last)
         else:
-            yield Batch(found, None if last else end_of_stamp(high))
-        width = take * 2 if count * 2 <= matches_max else take
+            count = yield from _slices(probings, probes, fresh_from, low, behind, most, last)
+        at += take
+        width = take * 2 if count * 2 <= most.matches else take
     if not len(stamps):
         yield Batch({}, None)
 
@@ -193,23 +227,19 @@ def _collect(
     fresh_from: Mapping[int, int],
     low: int,
     high: int,
-    limit: int | None,
+    most: BatchMax,
 ) -> dict[int, list[Found]] | None:
-    """The matches of the probes with stamps in [low, high]; None if they are more than the limit."""
+    """The matches of the probes with stamps in [low, high]; None if they are too many for one batch."""
     collected: dict[int, list[Found]] = {}
-    count = 0
+    count = size = 0
     failures_before = [probing.failures for probing in probings.values()]
     for stored_side, rows in probes.items():
-        first = int(rows.stamps.searchsorted(np.uint64(low)))
-        end = int(rows.stamps.searchsorted(np.uint64(high), side="right"))
-        if first == end:
-            continue
-        part = rows if end - first == len(rows) else rows.slice(first, end)
+        part, first = _of_stamps(rows, low, high)
         found: list[Found] = []
-        for chunk in probings[stored_side].find(part, first, fresh_from[stored_side]):
+        for chunk in probings[stored_side].find(part, first, fresh_from[stored_side], most.bytes) if len(part) else ():
             found.append(chunk)
-            count += len(chunk.probe)
-            if limit is not None and count > limit:
+            count, size = count + len(chunk.probe), size + chunk.size
+            if count > most.matches or (size > most.bytes and count > 1):
                 for probing, failures in zip(probings.values(), failures_before, strict=True):
                     probing.failures = failures  # they are counted when the rows are probed again
                 return None
@@ -218,56 +248,51 @@ def _collect(
     return collected
 
 
-def _count(found: Mapping[int, list[Found]]) -> int:
-    return sum(len(chunk.probe) for chunks in found.values() for chunk in chunks)
+def _of_stamps(rows: Rows, low: int, high: int) -> tuple[Rows, int]:
+    """The rows with stamps in [low, high], and the position of the first."""
+    first = int(rows.stamps.searchsorted(np.uint64(low)))
+    end = int(rows.stamps.searchsorted(np.uint64(high), side="right"))
+    return (rows if end - first == len(rows) else rows.slice(first, end)), first
 
 
 def _slices(
-    found: Mapping[int, list[Found]],
+    probings: Mapping[int, Probing],
     probes: Mapping[int, Rows],
-    behind: Cursor | None,
-    matches_max: int,
+    fresh_from: Mapping[int, int],
     stamp: int,
+    behind: Cursor | None,
+    most: BatchMax,
     last: bool,
-) -> Iterator[Batch]:
-    """The matches of one stamp, cut into transactions. One side only: a stamp belongs to one tuple of one relation."""
-    if not found:
-        yield Batch({}, None if last else end_of_stamp(stamp))
-        return
-    ((stored_side, chunks),) = found.items()
-    rows = probes[stored_side]
-    stored = [chunk.store.gather(chunk.stored) for chunk in chunks]
-    columns = [
-        *(np.concatenate([ids[chunk.probe] for chunk in chunks]) for ids in rows.ids),
-        np.concatenate([part.stamps for part in stored]),
-        *(np.concatenate([part.ids[i] for part in stored]) for i in range(len(stored[0].ids))),
-    ]
-    order = np.lexsort(columns[::-1])
-    if behind is not None:
-        order = order[_beyond(columns, (*behind.probe_ids, behind.stored_stamp, *behind.stored_ids))[order]]
-    number = np.repeat(np.arange(len(chunks)), [len(chunk.probe) for chunk in chunks])
-    probe = np.concatenate([chunk.probe for chunk in chunks])
-    reference = np.concatenate([chunk.stored for chunk in chunks])
+) -> Generator[Batch, None, int]:
+    """The matches of one stamp, cut into transactions; returns how many it has in all. One side only: a stamp belongs
+    to one tuple of one relation."""
+    ((side, rows, first),) = (
+        (side, part, first) for side in probes for part, first in [_of_stamps(probes[side], stamp, stamp)] if len(part)
+    )
+    bound = None if behind is None else (*behind.probe_ids, behind.stored_stamp, *behind.stored_ids)
     parts = len(rows.ids)
-    for start in range(0, max(len(order), 1), matches_max):
-        part = order[start : start + matches_max]
-        picked = [
-            Found(chunk.store, probe[chosen], reference[chosen])
-            for n, chunk in enumerate(chunks)
-            if len(chosen := part[number[part] == n])
-        ]
-        if start + matches_max >= len(order):
-            cursor = None if last else end_of_stamp(stamp)
+    total: int | None = None
+    while True:
+        failures = probings[side].failures
+        least = Least(rows, most.matches, bound)
+        for chunk in probings[side].find(rows, 0, fresh_from[side], most.bytes):
+            least.take(chunk)
+        if total is None:
+            total = least.seen
         else:
-            end = [int(column[part[-1]]) for column in columns]
-            cursor = Cursor(stamp, tuple(end[:parts]), end[parts], tuple(end[parts + 1 :]))
-        yield Batch({stored_side: picked} if picked else {}, cursor)
-
-
-def _beyond(columns: list[NDArray[Any]], bound: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Where (columns…) > bound, lexicographically."""
-    beyond = np.zeros(len(columns[0]), np.bool_)
-    for column, value in zip(reversed(columns), reversed(bound), strict=True):
-        limit = column.dtype.type(value)
-        beyond = (column > limit) | ((column == limit) & beyond)
-    return beyond
+            probings[side].failures = failures  # counted by the first pass
+        selected = least.close()
+        if selected is None:
+            yield Batch({}, None if last else end_of_stamp(stamp))
+            return total
+        sizes = np.empty(len(selected), np.int64)
+        for store, at, probe, stored in selected.by_store():
+            sizes[at] = probings[side].sizes(store, rows, probe, stored)
+        for start, end in pieces(sizes, len(selected), most.bytes):
+            bound = selected.key(end - 1)
+            cursor: Cursor | None = Cursor(stamp, bound[:parts], bound[parts], bound[parts + 1 :])
+            if end == len(selected) and not least.more:
+                cursor = None if last else end_of_stamp(stamp)
+            yield Batch({side: selected.stretch(start, end, first, sizes)}, cursor)
+        if not least.more:
+            return total

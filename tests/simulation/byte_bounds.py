@@ -1,0 +1,30 @@
+"""The bounds in bytes of a run: drawn apart from all else, so that a world without them is what it would be."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from biclique.tiers.inbox import HELD_MAX
+from biclique.tiers.matching import BATCH_MAX
+from biclique.tiers.state import BLOB_ROWS
+
+
+@dataclass(frozen=True)
+class ByteBounds:
+    """A row of these worlds has some 50 to 150 bytes, a match twice as many."""
+
+    held: int = HELD_MAX.bytes
+    batch: int = BATCH_MAX.bytes
+    blob: int = BLOB_ROWS.bytes_most
+
+
+def byte_bounds_of(seed: int) -> ByteBounds:
+    rng = random.Random(f"bounds in bytes of {seed}")
+    if rng.random() < 0.6:
+        return ByteBounds()
+    return ByteBounds(
+        held=rng.choice((0, 300, 1000, HELD_MAX.bytes)),
+        batch=rng.choice((1, 300, 1000, BATCH_MAX.bytes)),
+        blob=rng.choice((1, 400, BLOB_ROWS.bytes_most)),
+    )
