@@ -11,6 +11,7 @@ import pytest
 from biclique.core.rows import Vector
 from biclique.hosts.local_tiers import EngineClock, LocalTiers
 from biclique.hosts.perform import Performer
+from biclique.index.protocol import ProbeCounters
 from biclique.plan.estimate import estimate
 from biclique.plan.make import make_plan
 from biclique.plan.statistics import RelationStatistics, Selectivities, Statistics
@@ -36,9 +37,11 @@ spec:
   joiners: {{replicas: {units}}}
   output: {{files: {{path: out, format: parquet}}}}
 """
+# A step is a block of each side: what arrives while one is on its way.
 STATISTICS = Statistics(
     (RelationStatistics(1_000, ROWS), RelationStatistics(1_000, ROWS)),
     Selectivities(equality=1 / DOMAIN, band=(2 * WIDTH + 1) / DOMAIN, inequality=0.5),
+    delay_s=BLOCK / 1_000,
 )
 CASES = [
     ("a.n = b.n", "{}", 1),
@@ -69,7 +72,10 @@ def test_a_run_counts_within_a_fifth_of_what_explain_promised(
     monkeypatch.setattr(Performer, "__call__", counted)
     tiers = LocalTiers(plan, MemoryStore(), 1, None, EngineClock(), hold=False)
     rng = np.random.default_rng(5)
+    before: list[ProbeCounters] = []
     for start in range(0, ROWS, BLOCK):
+        if start + BLOCK == ROWS:  # comparisons are those of a probe of the state at its largest
+            before = [counters_of(tiers, side) for side in (0, 1)]
         for source in (0, 1):
             columns = [Vector(rng.integers(0, DOMAIN, BLOCK)) for _ in plan.query.sources[source].fields]
             offsets = np.arange(start, start + BLOCK, dtype=np.int64)
@@ -90,9 +96,24 @@ def test_a_run_counts_within_a_fifth_of_what_explain_promised(
         probes = sum(store.counters.probes for state in states for store in state.stores)
         other = expected.sides[1 - side]
         assert probes / ROWS == pytest.approx(other.probes_per_tuple, rel=0.2)
+        last = counters_of(tiers, side)
+        touched = (last.comparisons - before[side].comparisons) / (last.probes - before[side].probes)
+        assert touched == pytest.approx(numbers.comparisons_per_probe, rel=0.2)
     matches = sum(j.counters.matches for j in joiners.values() if j is not None)
     assert matches == pytest.approx(expected.results_rows, rel=0.2)
     if expected.sides[0].rows_per_unit * 8 < 1 << 20:
         return  # smaller arrays grow by doubling, and what they reserve is not estimated
     largest = max(size for _, size in tiers.state_sizes().values())
     assert largest == pytest.approx(expected.unit_bytes, rel=0.2)
+
+
+def counters_of(tiers: LocalTiers, side: int) -> ProbeCounters:
+    """Of all stores of a side together."""
+    total = ProbeCounters()
+    for unit in tiers.table.units():
+        joiner = tiers.watches[joiner_producer(unit)].joiner
+        state = None if joiner is None else joiner.states.get(side)
+        for store in () if state is None else state.stores:
+            total.probes += store.counters.probes
+            total.comparisons += store.counters.comparisons
+    return total

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
+from biclique.index import runs
+from biclique.index.protocol import IndexKind
+from biclique.kernels import dominance, sorted_runs
+from biclique.plan import cost
 from biclique.plan.cost import (
+    Chain,
     Grid,
     Load,
+    Probing,
+    chain,
+    comparisons,
     growth_ratio_matrix,
     memory_biclique,
     memory_matrix,
@@ -14,6 +25,7 @@ from biclique.plan.cost import (
     traffic_biclique,
     traffic_matrix,
 )
+from biclique.tiers import state
 
 SIDE = Load(rows=1e6, rate=1e3, row_bytes=100)  # both sides at equal bytes a second, as in the paper's runs
 JB8, JB16, JB36, JB64 = (Grid((units // 2, units // 2)) for units in (8, 16, 36, 64))
@@ -78,3 +90,47 @@ def test_the_squarest_matrix_of_any_number_of_units() -> None:
     for units in range(1, 200):
         rows, columns = square(units)
         assert rows * columns <= units < (rows + 1) * (columns + 1)
+
+
+# --- what a probe touches --------------------------------------------------------------------------------------------
+
+
+def test_the_constants_are_those_of_the_code_that_the_plan_may_not_know() -> None:
+    assert cost.DOMINANCE_FANOUT == dominance.FANOUT
+    assert (cost.ARCHIVES_PER_WINDOW, cost.SEGMENT_ROWS_MIN) == (state.ARCHIVES_PER_WINDOW, state.SEGMENT_ROWS_MIN)
+    assert (cost.SEARCHED_TOGETHER, cost.STRIDE_FIRST) == (sorted_runs.GROUP, sorted_runs.STRIDE_FIRST)
+
+
+@pytest.mark.parametrize("blocks", [4, 8, 20, 60, 200])
+def test_a_growing_segment_has_about_as_many_runs_as_said(blocks: int) -> None:
+    """Averaged over the second half of its growth, by the very merging of the index; within a fifth."""
+    growing, counted, step = runs.Runs(), [], 512
+    for number in range(blocks):
+        rows = np.arange(number * step, (number + 1) * step, dtype=np.int32)
+        growing.add(runs.sorted_run(runs.SortKeys(rows.astype(np.int64)), rows))
+        counted.append(len(growing.all))
+    late = counted[blocks // 2 :]
+    expected = [sum(n for n, _ in chain(step * (n + 1), step, False).runs()) for n in range(blocks // 2, blocks)]
+    assert sum(late) / len(late) == pytest.approx(sum(expected) / len(expected), rel=0.2)
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_runs_hold_about_the_rows_of_the_store(windowed: bool) -> None:
+    for rows in (1e5, 1e6, 1e8):
+        held = sum(number * size for number, size in chain(rows, 1_000, windowed).runs())
+        assert held == pytest.approx(rows, rel=0.2)
+
+
+def test_a_probe_of_two_inequalities_costs_the_matches_and_a_logarithm_and_never_more_than_a_scan_and_its_nodes() -> (
+    None
+):
+    rows = 1e6
+    one = Chain(1.0, rows, 0.0, 0.0)
+
+    def touched(narrowed: float, found: float) -> float:
+        return comparisons(Probing(IndexKind.DOMINANCE, narrowed=narrowed, found=found), one)
+
+    assert touched(0.5, 0.0) < 3 * math.log2(rows) + 8 * math.log(rows, 8)
+    assert touched(1.0, 1.0) < rows * 8 / 7 + 100
+    assert touched(0.5, 1e-4) < 100 * 8 * math.log(0.5 / 1e-4, 8) * 2
+    assert touched(0.5, 1e-4) < touched(0.5, 1e-3) < touched(0.5, 1e-2)

@@ -7,6 +7,7 @@ Statistics, shown by `explain`, and held against the counters of a run by the te
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log, log2
 
@@ -77,23 +78,98 @@ def square(units: int) -> tuple[int, int]:
     return rows, max(1, units // rows)
 
 
+# --- what a probe touches --------------------------------------------------------------------------------------------
+
+# As in index/ and kernels/ and tiers/state.py, of which the plan may not know: tests/unit/plan/test_cost.py compares.
 DOMINANCE_FANOUT = 8
-DOMINANCE_STEPS = 3.4  # measured: nodes touched per match and level between the match and its nearest neighbour's path
+ARCHIVES_PER_WINDOW, SEGMENT_ROWS_MIN = 10, 4_096
+SEARCHED_TOGETHER, STRIDE_FIRST = 32, 16
+
+OPEN_RUNS, RUNS_SHRINK = 1.3, 10  # measured: a growing segment has so many runs, and one more for each tenfold rows
 
 
-def comparisons(kind: IndexKind, rows: float, candidates: float) -> float:
-    """Keys, summary nodes and candidate rows that one probe touches in one sorted run of so many rows."""
-    levels = log2(rows + 2)
-    match kind:
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The sorted runs of a store: `archived` of equal size, and those of the segment that still grows, of which each
+    is a tenth of the one before."""
+
+    archived: float
+    archived_rows: float
+    growing: float
+    growing_rows: float
+
+    def runs(self) -> Iterator[tuple[float, float]]:
+        """(how many, of so many rows)."""
+        if self.archived:
+            yield self.archived, self.archived_rows
+        left, rows = self.growing, self.growing_rows
+        while left > 0:
+            yield min(left, 1.0), max(rows, 1.0)
+            left, rows = left - 1, rows / RUNS_SHRINK
+
+
+def chain(rows: float, step_rows: float, windowed: bool) -> Chain:
+    """Of a store with so many rows that got `step_rows` at a time."""
+    if windowed:
+        segment_rows = max(rows / ARCHIVES_PER_WINDOW, SEGMENT_ROWS_MIN)
+        archived = rows / segment_rows
+        growing_rows = segment_rows / 2
+    else:
+        archived, segment_rows, growing_rows = 0.0, 0.0, rows
+    growing = OPEN_RUNS + log(max(growing_rows / max(step_rows, 1.0), 1.0), RUNS_SHRINK)
+    return Chain(archived, segment_rows, growing, growing_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """`together`: probes that are searched side by side, a step's. `ends`: of the first range that are bounded.
+    `narrowed`: the share of rows in the first range; `found`: of rows that fit all keys."""
+
+    kind: IndexKind
+    together: float = 1.0
+    ends: int = 2
+    narrowed: float = 1.0
+    found: float = 1.0
+
+
+def comparisons(probing: Probing, stored: Chain) -> float:
+    """Keys, summary nodes and candidate rows that one probe touches in all runs of a store."""
+    return sum(number * _in_run(probing, rows) for number, rows in stored.runs())
+
+
+def _in_run(probing: Probing, rows: float) -> float:
+    found = rows * probing.found
+    searched = search(rows, probing.together)
+    match probing.kind:
         case IndexKind.EQUALITY | IndexKind.EQUALITY_ORDERED:
-            return levels + candidates
+            return searched + 1 + 2 * log2(found + 1) + found  # from the first on, by strides
         case IndexKind.ORDERED:
-            return 2 * levels + candidates
+            return probing.ends * searched + found
         case IndexKind.DOMINANCE:
-            apart = max(rows / max(candidates, 1.0), 1.0)
-            return 2 * levels + candidates * (1 + DOMINANCE_STEPS * log(apart, DOMINANCE_FANOUT))
+            return probing.ends * searched + walked(rows, probing.narrowed, probing.found)
         case IndexKind.SCAN:
             return rows
+
+
+def search(rows: float, together: float) -> float:
+    """Of one key: those that are searched side by side halve the stretch that holds all their answers."""
+    stretch = max(rows * SEARCHED_TOGETHER / max(together, SEARCHED_TOGETHER), STRIDE_FIRST)
+    return log2(min(1.5 * stretch, rows) + 1) + 0.5
+
+
+def walked(rows: float, narrowed: float, found: float) -> float:
+    """Nodes of a hierarchy over a range: at each level the children of what may hold a match, and the range's edges.
+    Second keys are taken as spread evenly, so a node over n rows holds one with probability 1 - (1 - p)^n."""
+    inside = rows * narrowed
+    passing = min(found / narrowed, 1.0) if narrowed else 0.0
+    nodes, size, covered = 0.0, 1.0, DOMINANCE_FANOUT
+    while True:
+        is_top = rows / size <= DOMINANCE_FANOUT
+        entered = 1.0 if is_top else 1 - (1 - passing) ** covered
+        nodes += 1 + inside / size * entered
+        if is_top:
+            return nodes
+        size, covered = size * DOMINANCE_FANOUT, covered * DOMINANCE_FANOUT
 
 
 def index_bytes(kind: IndexKind, has_equality: bool, windowed: bool) -> float:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from biclique.plan.cost import (
     Grid,
     Load,
+    Probing,
+    chain,
     comparisons,
     growth_ratio_matrix,
     index_bytes,
@@ -25,11 +27,11 @@ from biclique.plan.cost import (
 )
 from biclique.plan.draft import StageDraft
 from biclique.plan.load import results, stage_loads
-from biclique.plan.model import LEFT, RIGHT, Plan, Stage
+from biclique.plan.model import LEFT, RIGHT, Access, Plan, Stage
 from biclique.plan.recognise import recognised
 from biclique.plan.rules.normalise import normalised
 from biclique.plan.rules.place_predicates import cascade
-from biclique.plan.selectivity import key_share, of_stage
+from biclique.plan.selectivity import first_share, key_share, of_stage
 from biclique.plan.statistics import Statistics
 from biclique.routing.protocol import Strategy
 
@@ -127,30 +129,49 @@ def grid_of(stage: Stage) -> Grid:
 
 
 def _side(stage: Stage, draft: StageDraft, side: int, load: tuple[Load, Load], statistics: Statistics) -> SideEstimate:
-    own, access, grid = load[side], stage.sides[side].access, grid_of(stage)
-    if stage.strategy is Strategy.MATRIX:
-        copies = visits = messages = float(grid.units[1 - side])
-        units = grid.units[LEFT] * grid.units[RIGHT]
-        asked = float(grid.units[side])  # units that a probe of this side visits
-    else:
-        copies, units = 1.0, grid.units[side]
-        visits, asked = (grid.units[number] / grid.subgroups[number] for number in (1 - side, side))
-        messages = copies + visits
+    own, other, access, grid = load[side], load[1 - side], stage.sides[side].access, grid_of(stage)
+    is_matrix = stage.strategy is Strategy.MATRIX
+    units = grid.units[LEFT] * grid.units[RIGHT] if is_matrix else grid.units[side]
+    copies = float(grid.units[1 - side]) if is_matrix else 1.0
+    visits, visited = visits_of(stage, side), visits_of(stage, 1 - side)
     rows_per_unit = own.rows * copies / units
-    candidates = own.rows * key_share(draft, side, access, statistics.selectivities) / asked
+    windowed = stage.sides[side].windowed
+    fits = own.rows / (visited * max(rows_per_unit, 1.0))  # content brings together what fits: a unit has more of it
+    share = key_share(draft, side, access, statistics.selectivities)
+    narrowed = first_share(draft, side, access, statistics.selectivities)
+    step_s = statistics.delay_s  # what arrives meanwhile is handled at once
+    probing = Probing(
+        access.kind,
+        other.rate * step_s * visited / units,
+        ends_of(access),
+        min(narrowed * fits, 1.0),
+        min(share * fits, 1.0),
+    )
+    stored = chain(rows_per_unit, own.rate * step_s * copies / units, windowed)
     return SideEstimate(
         own.rate,
         own.rows,
         own.row_bytes,
-        index_bytes(access.kind, bool(access.equal), stage.sides[side].windowed),
+        index_bytes(access.kind, bool(access.equal), windowed),
         units,
         rows_per_unit,
         copies,
         visits,
-        messages,
-        candidates,
-        comparisons(access.kind, rows_per_unit, candidates),
+        visits if is_matrix else copies + visits,
+        own.rows * share / visited,
+        comparisons(probing, stored),
     )
+
+
+def visits_of(stage: Stage, side: int) -> float:
+    """Units that a tuple of the side probes."""
+    grid = grid_of(stage)
+    return grid.units[1 - side] / grid.subgroups[1 - side]
+
+
+def ends_of(access: Access) -> int:
+    first = access.first
+    return 2 if first is None else (first.low is not None) + (first.high is not None)
 
 
 def _alternatives(stage: Stage, load: tuple[Load, Load], statistics: Statistics) -> tuple[Alternative, ...]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from biclique.plan.draft import Bound, Equal, StageDraft
 from biclique.plan.key_ranges import Candidate, Width, candidates
-from biclique.plan.model import LEFT, RIGHT, Access
+from biclique.plan.model import LEFT, RIGHT, Access, KeyRange
 from biclique.plan.statistics import Selectivities
 from biclique.query.expression import Call, Expression, Op, relations_of
 from biclique.query.types import Kind
@@ -51,6 +51,15 @@ def of_stage(stage: StageDraft, assumed: Selectivities) -> float:
 def key_share(stage: StageDraft, stored: int, access: Access, assumed: Selectivities) -> float:
     """The share of the stored rows that fit a probe's keys: what an index hands on to the residual."""
     ranges = [key for key in (access.first, access.second) if key is not None]
+    return _share(stage, stored, ranges, assumed)
+
+
+def first_share(stage: StageDraft, stored: int, access: Access, assumed: Selectivities) -> float:
+    """The share of the stored rows that fit the equalities and the first range: what a hierarchy is walked over."""
+    return _share(stage, stored, [] if access.first is None else [access.first], assumed)
+
+
+def _share(stage: StageDraft, stored: int, ranges: Sequence[KeyRange], assumed: Selectivities) -> float:
     return share_of(stage, [c for c in candidates(stage, stored) if c.range in ranges], assumed)
 
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 from itertools import permutations
 
 from biclique.plan.amounts import number
-from biclique.plan.cost import comparisons
+from biclique.plan.cost import Chain, Probing, comparisons
 from biclique.plan.draft import Draft, StageDraft
 from biclique.plan.load import results, stage_loads
 from biclique.plan.model import LEFT, RIGHT, Reason, Topic
 from biclique.plan.recognise import recognised
 from biclique.plan.rules.choose_index import access
 from biclique.plan.rules.place_predicates import cascade
-from biclique.plan.selectivity import key_share, of_stage
+from biclique.plan.selectivity import first_share, key_share, of_stage
 from biclique.plan.statistics import Statistics
 
 Cost = tuple[int, float]  # cross products, comparisons a second
@@ -55,6 +55,8 @@ def cost(order: tuple[int, ...], draft: Draft) -> Cost:
 
 
 def comparisons_of(stage: StageDraft, stored: int, rows: float, statistics: Statistics) -> float:
-    """Of one probe of all units of the side, were they one."""
+    """Of one probe of all units of the side, were they one, and one sorted run."""
     chosen = access(stage, stored, rows, statistics.selectivities)
-    return comparisons(chosen.kind, rows, rows * key_share(stage, stored, chosen, statistics.selectivities))
+    share = key_share(stage, stored, chosen, statistics.selectivities)
+    narrowed = first_share(stage, stored, chosen, statistics.selectivities)
+    return comparisons(Probing(chosen.kind, narrowed=narrowed, found=share), Chain(1.0, rows, 0.0, 0.0))
