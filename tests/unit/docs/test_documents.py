@@ -111,4 +111,6 @@ def test_the_readme_says_all_of_it() -> None:
     """The other way round: a command that exists and that nobody would find is not there either."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert named_commands(text) == cli_commands()
-    assert named_targets(text) | {"help", "java", "servers", "lint", "fast", "format", "lock", "clean"} == make_targets()
+    assert (
+        named_targets(text) | {"help", "java", "servers", "lint", "fast", "format", "lock", "clean"} == make_targets()
+    )
