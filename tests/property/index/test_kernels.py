@@ -6,12 +6,17 @@ Inputs: few distinct keys (long runs of ties), many, the ends of int64, lengths 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
+from biclique.index.directory import Directory
 from biclique.index.runs import Merge, Run
+from biclique.kernels.directory import CROWDED_ROWS, directed_bounds, directed_ranges
 from biclique.kernels.dominance import level_starts
-from biclique.kernels.expand import WRITTEN, expand_values, new_cursor
+from biclique.kernels.expand import GROUP as EXPANDED_TOGETHER
+from biclique.kernels.expand import TOUCHED, WRITTEN, expand_ranges, expand_values, new_cursor
 from biclique.kernels.gather import gather_values
 from biclique.kernels.prefix_sums import add_double_ranges, sum_nodes
 from biclique.kernels.sort_order import LIBRARY_BELOW, sort_order
@@ -58,6 +63,68 @@ def test_ranges_are_those_of_a_binary_search(rows: int, domain: int) -> None:
             starts[:] = ends[:] = -7
             find(keys, *more, lows, highs, starts, ends)
             assert (starts == expected[0]).all() and (ends == expected[1]).all()
+
+
+def directory_of(rng: np.random.Generator, keys: np.ndarray) -> Directory:
+    """Made in pieces, some of them empty, as a merge makes it."""
+    directory = Directory(int(keys[0]), int(keys[-1]), len(keys))
+    for known in (*np.sort(rng.integers(0, len(keys) + 1, 5)).tolist(), len(keys)):
+        directory.go_on(keys, known)
+    return directory
+
+
+def outlier(keys: np.ndarray) -> np.ndarray:
+    return np.append(keys[1:], 1 << 62)
+
+
+def one_value(keys: np.ndarray) -> np.ndarray:
+    return np.full_like(keys, keys[len(keys) // 2])
+
+
+@pytest.mark.parametrize("skew", [np.copy, outlier, one_value])
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("rows", LENGTHS)
+def test_a_directory_leads_where_a_binary_search_does(rows: int, domain: int, skew: Callable[..., np.ndarray]) -> None:
+    rng = np.random.default_rng([rows, domain % 1000, 3])
+    keys = np.sort(skew(np.sort(keys_of(rng, rows, domain))))
+    directory = directory_of(rng, keys)
+    bucket_starts, least, shift = directory.arguments
+    buckets = [(key - least) >> shift for key in keys.tolist()]
+    assert bucket_starts.tolist() == np.searchsorted(buckets, np.arange(buckets[-1] + 2)).tolist()
+    held = np.diff(bucket_starts)
+    assert directory.even == (2 * held[held > CROWDED_ROWS].sum() <= rows)
+    for count in (1, GROUP - 1, GROUP, GROUP + 1, 500):
+        lows = np.concatenate([keys_of(rng, count, domain), rng.choice(keys, count), [KEY_MIN, KEY_MAX]])
+        rng.shuffle(lows)
+        highs = np.maximum(lows, rng.permutation(lows))
+        starts, ends = np.full(len(lows), -7), np.full(len(lows), -7)
+        expected = np.searchsorted(keys, lows), np.searchsorted(keys, highs, side="right")
+        directed_bounds(keys, *directory.arguments, lows, starts)
+        assert (starts == expected[0]).all()
+        starts[:] = -7
+        directed_ranges(keys, *directory.arguments, lows, highs, starts, ends)
+        assert (starts == expected[0]).all() and (ends == expected[1]).all()
+
+
+@pytest.mark.parametrize("room", [4, 5, 33, 10_000])
+@pytest.mark.parametrize("probes", [1, EXPANDED_TOGETHER - 1, EXPANDED_TOGETHER, 3 * EXPANDED_TOGETHER + 1])
+def test_ranges_are_expanded_in_order_whatever_the_room(probes: int, room: int) -> None:
+    rng = np.random.default_rng([probes, room])
+    rows = rng.permutation(200).astype(np.int32)
+    numbers = rng.permutation(probes).astype(np.int32)
+    starts = rng.integers(0, 201, probes)
+    lengths = rng.choice([0, 0, 0, 1, 3, 5, 40], probes)
+    ends = np.minimum(starts + lengths, 200)
+    out_probe, out_stored = np.empty(room, np.int32), np.empty(room, np.int64)
+    cursor, found, done = new_cursor(), [], False
+    while not done:
+        done = expand_ranges(starts, ends, numbers, rows, 1000, cursor, out_probe, out_stored)
+        written = int(cursor[WRITTEN])
+        assert done or written == room
+        found += list(zip(out_probe[:written].tolist(), out_stored[:written].tolist(), strict=True))
+        cursor[WRITTEN] = 0
+    assert found == [(numbers[i], 1000 + rows[k]) for i in range(probes) for k in range(starts[i], ends[i])]
+    assert cursor[TOUCHED] == len(found)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

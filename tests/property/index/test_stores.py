@@ -191,6 +191,8 @@ def test_every_index_answers_as_the_obvious_store(
         monkeypatch.setattr(runs, "SMALL_ROWS", 2)
         monkeypatch.setattr(runs, "MERGE_ROWS_AT_ONCE", 16)
         monkeypatch.setattr(runs, "MERGE_PACE", 1)
+        monkeypatch.setattr(runs, "DIRECTED_ROWS_MIN", 24)
+        monkeypatch.setattr(runs, "BIG_ROWS_MIN", 48)
     chunk_pairs = int(rng.choice([1, 7, 1000]))
     history = History(case, windowed, rng)
     store, twin = new_store(history.layout, chunk_pairs), ListedStore()

@@ -69,3 +69,35 @@ def test_runs_of_any_sizes_are_few_after_a_while() -> None:
         first += count
         assert len(kept.all) <= 14
     assert sum(map(len, kept.all)) == first
+
+
+def merged(keys: np.ndarray) -> Run:
+    halves = [Run(part, None, None, np.arange(len(part), dtype=np.int32), len(part) - 1) for part in (keys, keys)]
+    merge = runs.Merge(*halves)
+    while not merge.finished:
+        merge.go_on(7)
+    return merge.merged
+
+
+def test_a_big_run_has_a_directory_where_its_keys_are_spread_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "DIRECTED_ROWS_MIN", 1000)
+    spread, crowded = np.arange(0, 50_000, 100), np.append(np.arange(499), 1 << 62)
+    assert merged(spread).directory is not None
+    assert merged(crowded).directory is None
+    assert merged(spread[:-1]).directory is None
+
+
+def test_no_second_big_run_stands_beside_a_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "BIG_ROWS_MIN", 256)
+    monkeypatch.setattr(runs, "MERGE_PACE", 64)
+    settled = {}
+    for summed in (False, True):
+        kept, beside = Runs(), []
+        for number in range(1000):
+            kept.add(block(number * 8, 8))
+            for run in kept.all:
+                run.sums = (1,) if summed else ()
+            beside.append(sum(len(run) >= 256 for run in kept.all[1:]))
+        settled[summed] = np.mean(beside)
+        assert sum(map(len, kept.all)) == 8000
+    assert settled[False] < settled[True] / 2

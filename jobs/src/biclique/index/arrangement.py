@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from biclique.index.protocol import KEY_MAX, KEY_MIN, Keys, ProbeKeys, StoredKeys
 from biclique.index.runs import Run, SortKeys
+from biclique.kernels.directory import directed_bounds, directed_ranges
 from biclique.kernels.sort_order import sort_order
 from biclique.kernels.sorted_runs import (
     composite_ranges,
@@ -90,6 +91,8 @@ class Probes:
         return touched + _search(run, self.above, ends[:bounded])
 
     def _short_ranges(self, run: Run, low: Keys, starts: Positions, ends: Positions) -> int:
+        if run.directory is not None:
+            return int(directed_ranges(run.major, *run.directory.arguments, low, self.high, starts, ends))
         if run.fences is None:
             return int(key_ranges(run.major, low, self.high, starts, ends))
         return int(key_ranges_fenced(run.major, run.fences, low, self.high, starts, ends))
@@ -97,15 +100,19 @@ class Probes:
     def _narrow(self, run: Run) -> bool:
         """Where memory must be waited for, a second search is dearer than to go on from the start of a short range;
         how long ranges are is asked of a few."""
-        if run.fences is None or self.low is None:
+        if (run.directory is None and run.fences is None) or self.low is None:
             return False
         step = 1 + len(self) // RANGES_SAMPLED
-        first = np.searchsorted(run.major, self.low[::step])
-        last = np.searchsorted(run.major, self.high[::step], side="right")
+        lows, highs = self.low[::step].copy(), self.high[::step].copy()
+        first, last = np.empty(len(lows), np.int64), np.empty(len(highs), np.int64)
+        _search(run, lows, first)
+        _search(run, highs, last)
         return bool((last - first).mean() <= SHORT_RANGE_ROWS)
 
 
 def _search(run: Run, values: Keys, positions: Positions) -> int:
+    if run.directory is not None:
+        return int(directed_bounds(run.major, *run.directory.arguments, values, positions))
     if run.fences is None:
         return int(lower_bounds(run.major, values, positions))
     return int(lower_bounds_fenced(run.major, run.fences, values, positions))

@@ -3,11 +3,13 @@
 The newest run holds the rows of the last append alone; it is merged with older ones only when more rows come. So
 within one step the rows that still need a stamp test stand by themselves, and the big runs need none.
 
-Merging: two neighbours are merged when the older is at most GROWTH times the newer, as a binary counter carries. A
-merge of up to MERGE_ROWS_AT_ONCE rows is done where it falls due. A bigger one goes on a little with every append,
-MERGE_PACE rows for each row appended, and the two runs serve until it is done: no append waits for it. Every row takes
-part in O(log n) merges, and as sizes fall geometrically, few big merges are under way at a time. A sealed segment gets
-no more rows and is merged to one run at the same pace.
+Merging: two neighbours are merged when the older is at most `growth` times the newer, as a binary counter carries:
+GROWTH, and BIG_GROWTH for a run beyond the caches, which costs a probe several times what one within them does, so that
+no second one stands beside it for long. It stays GROWTH where more is made of a run than its rows (sums, a hierarchy):
+that would be made anew as often. A merge of up to MERGE_ROWS_AT_ONCE rows is done where it falls due. A bigger one goes
+on a little with every append, MERGE_PACE rows for each row appended, and the two runs serve until it is done: no append
+waits for it. Every row takes part in O(log n) merges, and as sizes fall geometrically, few big merges are under way at
+a time. A sealed segment gets no more rows and is merged to one run at the same pace.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from biclique.index.directory import Directory
 from biclique.kernels.dominance import level_starts, summarise
 from biclique.kernels.merge import merge_composite, merge_single
 from biclique.kernels.sort_order import sort_order
@@ -28,10 +31,12 @@ Keys = NDArray[np.int64]
 RowNumbers = NDArray[np.int32]
 
 GROWTH = 4
+BIG_GROWTH = 16
+BIG_ROWS_MIN = 1 << 19  # 4 MB of keys
 SMALL_ROWS = 256  # runs up to this size are merged whatever their proportion: a run costs a probe more than they do
 MERGE_ROWS_AT_ONCE = 1 << 18  # about 2 ms
-MERGE_PACE = 16
-FENCED_ROWS_MIN = 1 << 19  # 4 MB of keys
+MERGE_PACE = 64
+DIRECTED_ROWS_MIN = 1 << 17  # 1 MB of keys
 NO_KEYS = np.empty(0, np.int64)
 
 
@@ -56,10 +61,11 @@ class Hierarchy:
 class Run:
     """Rows of one segment in key order. `last_row`: the greatest row number in it."""
 
-    __slots__ = ("_fences", "_hierarchy", "last_row", "major", "minor", "rows", "second", "sums")
+    __slots__ = ("_directory", "_fences", "_hierarchy", "last_row", "major", "minor", "rows", "second", "sums")
 
     def __init__(self, major: Keys, minor: Keys | None, second: Keys | None, rows: RowNumbers, last_row: int) -> None:
         self.major, self.minor, self.second, self.rows, self.last_row = major, minor, second, rows, last_row
+        self._directory: Directory | None = None
         self._fences: Keys | None = None
         self._hierarchy: Hierarchy | None = None
         self.sums: tuple[Any, ...] = ()  # index/totals.py keeps a run's prefix sums here, made when first asked for
@@ -68,9 +74,25 @@ class Run:
         return len(self.rows)
 
     @property
+    def growth(self) -> int:
+        """It takes in a newer neighbour of more than a growth-th of its rows."""
+        plain = self.minor is None and self.second is None and not self.sums
+        return BIG_GROWTH if plain and len(self) >= BIG_ROWS_MIN else GROWTH
+
+    @property
+    def directory(self) -> Directory | None:
+        """Of a run that was merged from DIRECTED_ROWS_MIN rows or more, their keys spread evenly."""
+        return self._directory
+
+    def directed_by(self, directory: Directory) -> None:
+        """`directory` has seen all keys."""
+        self._directory = directory if directory.even else None
+
+    @property
     def fences(self) -> Keys | None:
-        """Every FENCE_ROWS-th key of a run too big for the caches; None: search the keys themselves."""
-        if self._fences is None and len(self) >= FENCED_ROWS_MIN:
+        """Every FENCE_ROWS-th key of a run too big for the caches, for one without a directory; None: search the keys
+        themselves."""
+        if self._fences is None and len(self) >= BIG_ROWS_MIN:
             self._fences = self.major[::FENCE_ROWS].copy()
         return self._fences
 
@@ -78,6 +100,7 @@ class Run:
     def nbytes(self) -> int:
         total: int = self.major.nbytes + self.rows.nbytes
         total += sum(keys.nbytes for keys in (self.minor, self.second) if keys is not None)
+        total += 0 if self._directory is None else self._directory.nbytes
         total += 0 if self._fences is None else self._fences.nbytes
         total += 0 if self._hierarchy is None else 2 * self._hierarchy.least.nbytes
         total += sum(sums.nbytes for sums in self.sums)
@@ -110,7 +133,7 @@ def sorted_run(keys: SortKeys, rows: RowNumbers) -> Run:
 class Merge:
     """Two neighbouring runs on their way to one."""
 
-    __slots__ = ("_arguments", "_cursor", "_done", "_kernel", "merged", "newer", "older")
+    __slots__ = ("_arguments", "_cursor", "_directory", "_done", "_kernel", "merged", "newer", "older")
 
     def __init__(self, older: Run, newer: Run) -> None:
         self.older, self.newer = older, newer
@@ -125,6 +148,10 @@ class Merge:
         )
         self._cursor = np.zeros(2, np.int64)
         self._done = 0
+        self._directory: Directory | None = None
+        if older.minor is None and count >= DIRECTED_ROWS_MIN:
+            least, greatest = min(older.major[0], newer.major[0]), max(older.major[-1], newer.major[-1])
+            self._directory = Directory(int(least), int(greatest), count)
         self._kernel: Callable[..., int] = merge_single if older.minor is None else merge_composite
         self._arguments = tuple(
             part
@@ -140,6 +167,11 @@ class Merge:
         return len(self.merged)
 
     @property
+    def nbytes(self) -> int:
+        """Of what is on its way; the two runs count for themselves."""
+        return self.merged.nbytes + (0 if self._directory is None else self._directory.nbytes)
+
+    @property
     def finished(self) -> bool:
         return self._done == len(self.merged)
 
@@ -147,6 +179,10 @@ class Merge:
         """Rows merged now."""
         rows = int(self._kernel(*self._arguments, self._cursor, budget))
         self._done += rows
+        if self._directory is not None:
+            self._directory.go_on(self.merged.major, self._done)
+            if self.finished:
+                self.merged.directed_by(self._directory)
         return rows
 
 
@@ -163,7 +199,7 @@ class Runs:
 
     @property
     def nbytes(self) -> int:
-        return sum(run.nbytes for run in self.all) + sum(merge.merged.nbytes for merge in self._big)
+        return sum(run.nbytes for run in self.all) + sum(merge.nbytes for merge in self._big)
 
     @property
     def settled(self) -> bool:
@@ -200,7 +236,7 @@ class Runs:
             older, newer = self.all[place], self.all[place + 1]
             if id(older) in taken or id(newer) in taken:
                 continue
-            if self._sealed or len(older) <= GROWTH * len(newer) or len(older) + len(newer) <= SMALL_ROWS:
+            if self._sealed or len(older) <= older.growth * len(newer) or len(older) + len(newer) <= SMALL_ROWS:
                 return place
         return None
 

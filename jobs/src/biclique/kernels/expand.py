@@ -24,6 +24,7 @@ RowNumbers = NDArray[np.int32]
 Times = NDArray[np.int64]
 
 PROBE, POSITION, WRITTEN, TOUCHED = 0, 1, 2, 3  # the cells of a cursor
+GROUP = 256  # probes whose ranges are looked at together
 SHORT = 4  # ranges up to this long are written as if they were: no loop whose length the processor must guess
 
 
@@ -43,35 +44,41 @@ def expand_ranges(
     out_probe: RowNumbers,
     out_stored: Positions,
 ) -> bool:
-    """All rows of all ranges."""
+    """All rows of all ranges. Which of a group have any is found out first, without a branch: where some do and some
+    do not, the processor would guess wrong at every other probe."""
     written, room, short_until = cursor[2], len(out_probe), len(rows) - SHORT
     resume = cursor[1]
     before = written
-    for i in range(cursor[0], len(starts)):
-        start, end = starts[i], ends[i]
-        if resume >= 0:
-            start = resume
-            resume = -1
-        count = end - start
-        if count <= 0:
-            continue
-        probe = probes[i]
-        if count <= SHORT and written + SHORT <= room and start <= short_until:
-            # What is written too much lies beyond `written` and is written over.
-            for k in range(SHORT):
+    filled = np.empty(GROUP + 1, np.int64)
+    for group in range(cursor[0], len(starts), GROUP):
+        found = 0
+        for i in range(group, min(group + GROUP, len(starts))):
+            filled[place(found)] = i
+            found += ends[place(i)] > starts[place(i)]
+        for f in range(found):
+            i = filled[place(f)]
+            start, end = starts[place(i)], ends[place(i)]
+            if resume >= 0:
+                start = resume
+                resume = -1
+            count = end - start
+            probe = probes[place(i)]
+            if count <= SHORT and written + SHORT <= room and start <= short_until:
+                # What is written too much lies beyond `written` and is written over.
+                for k in range(SHORT):
+                    out_probe[place(written + k)] = probe
+                    out_stored[place(written + k)] = base + rows[place(start + k)]
+                written += count
+                continue
+            count = min(count, room - written)
+            for k in range(count):
                 out_probe[place(written + k)] = probe
                 out_stored[place(written + k)] = base + rows[place(start + k)]
             written += count
-            continue
-        count = min(count, room - written)
-        for k in range(count):
-            out_probe[place(written + k)] = probe
-            out_stored[place(written + k)] = base + rows[place(start + k)]
-        written += count
-        if start + count < end:
-            cursor[0], cursor[1], cursor[2] = i, start + count, written
-            cursor[3] += written - before
-            return False
+            if start + count < end:
+                cursor[0], cursor[1], cursor[2] = i, start + count, written
+                cursor[3] += written - before
+                return False
     cursor[0], cursor[1], cursor[2] = len(starts), -1, written
     cursor[3] += written - before
     return True

@@ -69,7 +69,7 @@ def lower_bounds_fenced(keys: Keys, fences: Keys, values: Keys, positions: Posit
 def key_ranges(keys: Keys, lows: Keys, highs: Keys, starts: Positions, ends: Positions) -> int:
     """Both ends of lows[i] <= key <= highs[i], where ranges are short; lows ascending, highs not below their lows."""
     touched: int = lower_bounds(keys, lows, starts)
-    return touched + _range_ends(keys, highs, starts, ends)
+    return touched + range_ends(keys, highs, starts, ends)
 
 
 @njit(cache=True, nogil=True)
@@ -79,7 +79,7 @@ def key_ranges_fenced(keys: Keys, fences: Keys, lows: Keys, highs: Keys, starts:
     for group in range(0, len(lows), GROUP):
         stop = min(group + GROUP, len(lows))
         touched += _within_fences(keys, lows[group:stop], starts[group:stop])
-        touched += _range_ends(keys, highs[group:stop], starts[group:stop], ends[group:stop])
+        touched += range_ends(keys, highs[group:stop], starts[group:stop], ends[group:stop])
     return touched
 
 
@@ -114,7 +114,7 @@ def _within_fences(keys: Keys, values: Keys, positions: Positions) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _range_ends(keys: Keys, highs: Keys, starts: Positions, ends: Positions) -> int:
+def range_ends(keys: Keys, highs: Keys, starts: Positions, ends: Positions) -> int:
     """ends[i] = how many keys are <= highs[i], by galloping on from starts[i]: cheap where ranges are short."""
     rows, touched = len(keys), 0
     for i in range(len(starts)):
