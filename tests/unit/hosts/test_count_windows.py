@@ -10,14 +10,24 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from biclique.core.rows import Vector
 from biclique.core.stamps import parts_of_id
 from biclique.hosts import embedded
 from biclique.hosts.embedded import Ending
+from biclique.hosts.local_tiers import EngineClock, LocalTiers
 from biclique.hosts.perform import Performer
+from biclique.plan.estimate import estimate
+from biclique.plan.make import make_plan
+from biclique.plan.statistics import default_statistics
+from biclique.ports.memory import MemoryStore
+from biclique.query.compile import compile_manifest
 from biclique.tiers.effects import Commit, Effect
+from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.messages import Block
+from biclique.tiers.shuffler import Shuffler
 from tests.model.oracle import Tuple, expected
 from tests.unit.hosts.local_runs import SCHEMA, Given, some_rows
 from tests.unit.hosts.test_embedded import Killed, KillSwitch, after_a_while
@@ -115,10 +125,36 @@ def test_stopped_again_and_again_and_gone_on_with(tmp_path: Path, monkeypatch: p
     assert stamped.run.found() == stamped.expected()
 
 
-def test_state_is_as_many_tuples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A window that is met by one tuple of the other source holds what it says, not all history."""
-    stamped = Stamped(tmp_path, QUERIES["no condition"], 1, "", monkeypatch)
-    stamped.run.run()
-    found = stamped.run.found()
-    assert found == stamped.expected()
-    assert sum(found.values()) < 2 * 2 * ROWS
+def test_state_is_what_explain_promised() -> None:
+    """As many tuples as the window says, all units together, and the tenth that waits for its segment to end."""
+    manifest = """
+apiVersion: biclique.dev/v1alpha1
+kind: JoinQuery
+metadata: {name: promised}
+spec:
+  sources:
+    - {name: a, schema: "k BIGINT", window: {tuples: 100000}, files: {path: a, format: parquet}}
+    - {name: b, schema: "k BIGINT", window: {tuples: 40000}, files: {path: b, format: parquet}}
+  sql: "SELECT a.k FROM a JOIN b ON a.k = b.k"
+  joiners: {replicas: 2}
+  output: {files: {path: out, format: parquet}}
+"""
+    plan = make_plan(compile_manifest(manifest))
+    tiers = LocalTiers(plan, MemoryStore(), 1, None, EngineClock(), hold=False)
+    rng, rows, block = np.random.default_rng(5), 200_000, 2_000
+    for start in range(0, rows, block):
+        for source in (0, 1):
+            offsets = np.arange(start, start + block, dtype=np.int64)
+            keys = [Vector(rng.integers(0, rows, block))]
+            tiers.feed(Shuffler(plan.query, source).pack(0, start - 1, offsets, np.zeros(block, np.int64), keys))
+        tiers.run_until_idle()
+    tiers.reach_end()
+    (promised,) = estimate(plan, default_statistics(plan.query))
+    for side, (numbers, window) in enumerate(zip(promised.sides, (100_000, 40_000), strict=True)):
+        joiners = [tiers.watches[joiner_producer(unit)].joiner for unit in tiers.table.units()]
+        states = [j.states[side] for j in joiners if j is not None and side in j.states]
+        assert len(states) == numbers.units == 2
+        stored = sum(state.rows for state in states)
+        assert window <= stored and stored == pytest.approx(numbers.rows, rel=0.2)
+        due = numbers.rows * (numbers.row_bytes + numbers.index_bytes)
+        assert sum(state.size_bytes for state in states) == pytest.approx(due, rel=0.25)

@@ -22,6 +22,7 @@ def query(
     units: int = 1,
     partitions: int = 4,
     kafka: bool = False,
+    tuples: dict[str, int] | None = None,
 ) -> Query:
     used = sorted(set(re.findall(r"(?:FROM|JOIN|,)\s+([a-e])\b(?!\.)", sql)))
     brokers = "kafka:9092"
@@ -33,9 +34,13 @@ def query(
         )
         for name in used
     }
+    windows = {name: {"window": {"tuples": count}} for name, count in (tuples or {}).items()}
     plan = {"strategy": strategy, "subgroups": subgroups}
     spec = {
-        "sources": [{"name": n, "schema": SCHEMA, "eventTime": {"column": "at"}, **inputs[n]} for n in used],
+        "sources": [
+            {"name": n, "schema": SCHEMA, "eventTime": {"column": "at"}, **inputs[n], **windows.get(n, {})}
+            for n in used
+        ],
         "sql": sql,
         "plan": {key: value for key, value in plan.items() if value is not None},
         "joiners": {"replicas": units},

@@ -42,6 +42,9 @@ def compiled(case: str) -> tuple[Query, Statistics]:
                 case "subgroups":
                     counts = (part.split(":") for part in value.split())
                     options[name] = {relation: int(count) for relation, count in counts}
+                case "tuples":
+                    windows = (part.split(":") for part in value.split())
+                    options[name] = {relation: int(count) for relation, count in windows}
                 case "heaviest":
                     heaviest = float(value)
                 case _:
@@ -64,7 +67,9 @@ def summary(plan: Plan, statistics: Statistics) -> str:
 
 
 def side_lines(side: SideText) -> list[str]:
-    layout = f"{side['subgroups']} x {side['units']} units, window {side['window_us']}"
+    tuples = side["window_tuples"]
+    window = side["window_us"] if tuples is None else f"{tuples} tuples"
+    layout = f"{side['subgroups']} x {side['units']} units, window {window}"
     lines = [f"  {'+'.join(side['relations'])}: {side['index']}; {layout}"]
     for name, values in (("key", side["keys"]), ("residual", side["residual"])):
         lines += [f"    {name:<8} {value}" for value in values]

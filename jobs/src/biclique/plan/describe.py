@@ -18,6 +18,7 @@ class SideText(TypedDict):
     relations: list[str]
     columns: list[str]
     window_us: int | None
+    window_tuples: int | None
     subgroups: int
     units: int
     index: str
@@ -149,6 +150,7 @@ def _side(query: Query, stage: Stage, place: int, estimates: StageEstimate) -> S
         "relations": names_of(side, query),
         "columns": [text(column, query) for column in side.columns],
         "window_us": side.window_us,
+        "window_tuples": None if side.count_window is None else side.count_window.tuples,
         "subgroups": side.subgroups,
         "units": side.units,
         "index": side.access.kind.value,

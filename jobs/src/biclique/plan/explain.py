@@ -99,10 +99,15 @@ def _side(stored: SideText, probing: SideText) -> Iterator[str]:
     yield from _field("residual", stored["residual"], indent=4)
     kept = ", ".join(stored["columns"]) or "nothing but id, time and stamp"
     state = (
-        f"{number(stored['rows'])} rows of {size(stored['row_bytes'])} ({span(stored['window_us'])}), "
+        f"{number(stored['rows'])} rows of {size(stored['row_bytes'])} ({_window(stored)}), "
         f"{number(stored['rows_per_unit'])} in each unit"
     )
     yield from _field("state", [state, kept], indent=4)
+
+
+def _window(side: SideText) -> str:
+    tuples = side["window_tuples"]
+    return span(side["window_us"]) if tuples is None else f"the last {count(tuples, 'tuple')}"
 
 
 def _movement(side: SideText, strategy: str) -> str:

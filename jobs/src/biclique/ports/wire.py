@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from biclique.core.codec import decode_batch, decode_rows, encode_batch, encode_rows, from_arrow, to_arrow
+from biclique.core.ranks import EpochTotals
 from biclique.core.rows import Vector
 from biclique.kernels.partials import Shares
 from biclique.plan.model import Plan
@@ -166,8 +167,10 @@ def _signal_values(signal: Signal) -> dict[str, Any]:
         "first_epoch": signal.first_epoch,
         "carried": signal.carried,
         "ended": signal.ended,
+        "totals": signal.totals,
     }
 
 
 def _signal_of(values: dict[str, Any]) -> Signal:
-    return Signal(**{**values, "sender": Producer(*values["sender"])})
+    totals = tuple(EpochTotals(epoch, tuple(counts)) for epoch, counts in values["totals"])
+    return Signal(**{**values, "sender": Producer(*values["sender"]), "totals": totals})
