@@ -15,7 +15,7 @@ from biclique.core.rows import Rows, Vector
 from biclique.core.stamps import stamps_of, tuple_ids
 from biclique.plan.make import make_plan
 from biclique.query.compile import compile_manifest
-from biclique.tiers.matching import Probing
+from biclique.tiers.matching import BATCH_MAX, Probing
 from biclique.tiers.state import SideState
 
 MANIFEST = """
@@ -46,7 +46,7 @@ def band_residual(scale: Scale) -> Measured:
     for number in range(1 + BLOCKS_PROBING):
         block = _block(random, stored_rows, 1, 1_000_000 + number, len(stage.sides[1].columns))
         before, begin = store.counters.matches, time.perf_counter()
-        found = sum(len(chunk.probe) for chunk in probing.find(block, 0, store.end))
+        found = sum(len(chunk.probe) for chunk in probing.find(block, 0, store.end, BATCH_MAX.bytes))
         if number:  # the first block compiles and warms
             seconds += time.perf_counter() - begin
             candidates += store.counters.matches - before

@@ -1,4 +1,7 @@
-"""The bounds in bytes of a run: drawn apart from all else, so that a world without them is what it would be."""
+"""The bounds of a run in bytes, and those of its mergers.
+
+They are drawn apart from all else, so that a world without them is what it would be.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 
 from biclique.tiers.inbox import HELD_MAX
 from biclique.tiers.matching import BATCH_MAX
+from biclique.tiers.merger import WRITTEN_MAX, WrittenMax
 from biclique.tiers.state import BLOB_ROWS
 
 
@@ -17,6 +21,7 @@ class ByteBounds:
     held: int = HELD_MAX.bytes
     batch: int = BATCH_MAX.bytes
     blob: int = BLOB_ROWS.bytes_most
+    written: WrittenMax = WRITTEN_MAX
 
 
 def byte_bounds_of(seed: int) -> ByteBounds:
@@ -27,4 +32,5 @@ def byte_bounds_of(seed: int) -> ByteBounds:
         held=rng.choice((0, 300, 1000, HELD_MAX.bytes)),
         batch=rng.choice((1, 300, 1000, BATCH_MAX.bytes)),
         blob=rng.choice((1, 400, BLOB_ROWS.bytes_most)),
+        written=WrittenMax(rng.choice((1, 2, 5, WRITTEN_MAX.groups))),
     )

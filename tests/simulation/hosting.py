@@ -32,6 +32,7 @@ Tier = tuple[Producer, Callable[[], Loop]]
 class Hosting:
     def __init__(self, scenario: Scenario, bounds: ByteBounds) -> None:
         self.scenario, self.plan = scenario, scenario.plan
+        self._written_max = bounds.written
         self.first_table: RoutingTable = first_table(self.plan)
         self._shufflers = [Shuffler(self.plan.query, n) for n in range(len(self.plan.query.sources))]
         self._reads = ReadLimits(scenario.turn_records, scenario.unit_records, 4096)
@@ -50,7 +51,9 @@ class Hosting:
         return joiner_producer(unit), lambda: joiner_loop(self.plan, unit, self._limits, self._reads)
 
     def merger(self, number: int) -> Tier:
-        return merger_producer(number), lambda: merger_loop(self.plan, number, self.scenario.hold, self._reads)
+        return merger_producer(number), lambda: merger_loop(
+            self.plan, number, self.scenario.hold, self._reads, written_max=self._written_max
+        )
 
     def pack(self, key: SourcePartition, predecessor: int, records: list[SourceRecord]) -> SourceBlock:
         """What a shuffler task makes of some records: the readable ones parsed, the others with their bytes and why."""

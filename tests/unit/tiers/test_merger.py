@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -14,8 +14,9 @@ from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.query.model import Aggregate, GroupKey
 from biclique.tiers.inbox import joiner_producer
-from biclique.tiers.merger import Merger, MergerTurn
+from biclique.tiers.merger import WRITTEN_MAX, Merger, MergerTurn, WrittenMax
 from biclique.tiers.messages import Partials, Results
+from biclique.tiers.open_groups import OpenGroups
 from biclique.tiers.progress import BlobRef, Manifest, MergerProgress
 from tests.unit.tiers.building import plan, signal
 
@@ -30,12 +31,13 @@ MS = 1000
 class Bench:
     """A merger and the senders it waits for; what it writes is kept in order."""
 
-    def __init__(self, sql: str, hold: bool = False) -> None:
+    def __init__(self, sql: str, hold: bool = False, written_max: WrittenMax = WRITTEN_MAX) -> None:
+        self.written_max, self.rows_max = written_max, 0
         self.plan: Plan = plan(sql)
         self.table = first_table(self.plan)
         self.senders = [joiner_producer(unit) for unit in self.table.units()]
         self.hold = hold
-        self.merger = Merger(self.plan, 0, MergerProgress(senders=self.table.units()), None, hold)
+        self.merger = Merger(self.plan, 0, MergerProgress(senders=self.table.units()), None, hold, written_max)
         self.log: list[object] = []
         self.written: list[tuple[object, ...]] = []
 
@@ -67,18 +69,25 @@ class Bench:
             self.merger.take(offset, self.log[offset])  # type: ignore[arg-type]
             self.merger.read_to(offset + 1)
 
-    def run(self) -> None:
+    def run(self, crash: Callable[[], bool] = lambda: False) -> None:
+        """`crash`: whether the merger dies after a commit."""
         self.read()
-        frontier = self.merger.reach(self.table)
-        if frontier is not None:
-            self._keep(self.merger.step(frontier))
+        while (frontier := self.merger.reach(self.table)) is not None:
+            for turn in self.merger.step(frontier):
+                self._keep(turn)
+                if crash():
+                    self.restart(False)
+                    self.read()
+                    break
 
     def finish(self) -> None:
-        self._keep(self.merger.finish())
+        for turn in self.merger.finish():
+            self._keep(turn)
 
     def _keep(self, turn: MergerTurn) -> None:
         for _, record in turn.sends:
             assert isinstance(record, Results)
+            self.rows_max = max(self.rows_max, len(record.times))
             self.written += list(zip(*(column.values.tolist() for column in record.columns), strict=True))
         self.merger.committed(turn)
 
@@ -86,11 +95,11 @@ class Bench:
         manifest = None
         blobs: list[tuple[int, int, bytes]] = []
         if from_manifest:
-            blobs, offset = self.merger.seal()
+            blobs, offset = list(self.merger.seal()), self.merger.progress.offset
             refs = tuple(BlobRef(f"{what}", what, rows, checksum(data), False) for what, rows, data in blobs)
             frontier = self.merger.progress.frontier
             manifest = Manifest(1, frontier, frontier, offset, refs)
-        self.merger = Merger(self.plan, 0, self.merger.progress, manifest, self.hold)
+        self.merger = Merger(self.plan, 0, self.merger.progress, manifest, self.hold, self.written_max)
         for ref, (_, _, data) in zip(manifest.blobs if manifest else (), blobs, strict=True):
             self.merger.load(ref, data)
 
@@ -152,7 +161,7 @@ def test_a_distinct_row_without_window_is_written_once() -> None:
         bench.share(epoch, [5, epoch], [0, 0])
         bench.signal_all(epoch, 0)
         bench.run()
-    assert bench.written == [(5,), (1,), (2,), (3,)]
+    assert sorted(bench.written) == [(1,), (2,), (3,), (5,)]
 
 
 def test_a_distinct_row_comes_again_a_window_later_in_the_order_of_times() -> None:
@@ -167,11 +176,13 @@ def test_a_distinct_row_comes_again_a_window_later_in_the_order_of_times() -> No
     assert bench.written == [(7,), (7,)]
 
 
+@pytest.mark.parametrize("written_max", [WRITTEN_MAX, WrittenMax(1), WrittenMax(2), WrittenMax(bytes=9)])
 @pytest.mark.parametrize("sql", [COUNTS, TUMBLE, DISTINCT, EVER])
 @pytest.mark.parametrize("seed", range(12))
-def test_restarts_anywhere_change_nothing(sql: str, seed: int) -> None:
+def test_restarts_anywhere_change_nothing(sql: str, seed: int, written_max: WrittenMax) -> None:
+    """Also between two transactions of one step."""
     rng = np.random.default_rng(seed)
-    plain, shaken = Bench(sql), Bench(sql)
+    plain, shaken = Bench(sql), Bench(sql, written_max=written_max)
     watermark = 0
     for epoch in range(1, 12):
         keys = rng.integers(0, 3, 3).tolist()
@@ -182,16 +193,51 @@ def test_restarts_anywhere_change_nothing(sql: str, seed: int) -> None:
             bench.signal_all(epoch, watermark)
         plain.run()
         if rng.random() < 0.8:
-            shaken.run()
+            shaken.run(crash=lambda: bool(rng.random() < 0.3))
         if shaken.merger.progress.frontier > 0 and rng.random() < 0.5:
             shaken.restart(bool(rng.random() < 0.5) and not shaken.merger.replaying)
     for bench in (plain, shaken):
         bench.signal_all(12, watermark + 100 * MS)
         bench.run()
+        bench.finish()
     if sql == COUNTS:  # how often a group is written depends on the steps, not what stands
         assert _standing(shaken.written) == _standing(plain.written)
     else:
         assert sorted(shaken.written) == sorted(plain.written)
+
+
+@pytest.mark.parametrize("hold", [False, True])
+@pytest.mark.parametrize("sql", [COUNTS, TUMBLE, DISTINCT, EVER])
+def test_a_transaction_and_a_blob_have_no_more_groups_than_they_may(sql: str, hold: bool) -> None:
+    whole, cut = Bench(sql, hold), Bench(sql, hold, WrittenMax(5))
+    for bench in (whole, cut):
+        bench.share(1, list(range(40)), list(range(40)))
+        bench.signal_all(1, 0)
+        bench.run()
+        blobs = list(bench.merger.seal())
+        assert sum(rows for _, rows, _ in blobs) == 40 and (len(blobs) == 8 or bench is whole)
+        bench.signal_all(2, 50 * MS)
+        bench.run()
+        bench.finish()
+    assert cut.rows_max == 5 and whole.rows_max == 40
+    assert sorted(cut.written) == sorted(whole.written) and len(cut.written) == 40
+
+
+def test_what_is_due_is_what_a_look_at_every_group_finds() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        groups, listed, bound = OpenGroups(), [], 0
+        for number in range(60):
+            if rng.random() < 0.7:
+                key = (number, int(rng.integers(bound, bound + 9)))
+                groups.add([key])
+                listed.append(key)
+            else:
+                bound += int(rng.integers(0, 5))
+                due = groups.take_below(bound)
+                assert due == sorted((key for key in listed if key[1] < bound), key=lambda key: key[1])
+                listed = [key for key in listed if key[1] >= bound]
+        assert sorted(groups.take_below(None)) == sorted(listed)
 
 
 def _standing(written: list[tuple[object, ...]]) -> dict[object, tuple[object, ...]]:

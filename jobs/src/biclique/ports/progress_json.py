@@ -10,6 +10,7 @@ from biclique.tiers.progress import (
     Cursor,
     DispatcherProgress,
     JoinerProgress,
+    MergerCursor,
     MergerProgress,
     Progress,
     SourcePartition,
@@ -53,6 +54,7 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "frontier": progress.frontier,
                 "watermark": progress.watermark,
                 "senders": [_unit(unit) for unit in progress.senders],
+                "cursor": None if progress.cursor is None else [progress.cursor.frontier, *progress.cursor.place],
             }
 
 
@@ -75,6 +77,9 @@ def decode_progress(values: Mapping[str, Any]) -> Progress:
         return JoinerProgress(**values)
     assert kind == "merger", kind
     values["senders"] = tuple(_unit_of(unit) for unit in values["senders"])
+    if values["cursor"] is not None:
+        frontier, time, high, low = values["cursor"]
+        values["cursor"] = MergerCursor(frontier, (time, high, low))
     return MergerProgress(**values)
 
 

@@ -39,7 +39,7 @@ from biclique.tiers.effects import (
 )
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.joiner import Joiner, JoinerLimits, JoinerTurn, usable
-from biclique.tiers.merger import Merger, merger_producer
+from biclique.tiers.merger import WRITTEN_MAX, Merger, WrittenMax, merger_producer
 from biclique.tiers.messages import (
     Address,
     Block,
@@ -344,7 +344,12 @@ def _read_through(
 
 
 def merger_loop(
-    plan: Plan, number: int, hold: bool = False, limits: ReadLimits = READ_LIMITS, watch: Watch | None = None
+    plan: Plan,
+    number: int,
+    hold: bool = False,
+    limits: ReadLimits = READ_LIMITS,
+    watch: Watch | None = None,
+    written_max: WrittenMax = WRITTEN_MAX,
 ) -> Loop:
     """`hold`: running aggregates are written when the input has ended, once (bounded files)."""
     me = merger_producer(number)
@@ -356,7 +361,7 @@ def merger_loop(
             yield Rest(REST_MS)
             first = yield ReadTable()
         progress = MergerProgress(senders=first.units_of_stage(len(plan.stages) - 1))
-    merger = yield from _restored_merger(plan, number, progress, hold)
+    merger = yield from _restored_merger(plan, number, progress, hold, written_max)
     if watch is not None:
         watch.merger = merger
     address, serial, finished = Address(Topic.PARTIALS, number), 0, False
@@ -373,41 +378,43 @@ def merger_loop(
             yield Rest(REST_MS)
             continue
         frontier = merger.reach(table)
-        turn = merger.step(frontier) if frontier is not None else None
-        if turn is None and orders.finish and not finished:
-            turn, finished = merger.finish(), True
-        if turn is not None:
+        turns = merger.step(frontier) if frontier is not None else None
+        if turns is None and orders.finish and not finished:
+            turns, finished = merger.finish(), True
+        for turn in turns or ():
             outcome: Outcome = yield Commit(me, me, turn.sends, turn.progress)
             if outcome is not Outcome.COMMITTED:
                 return _end_of(outcome)
             merger.committed(turn)
-        if orders.seal and not merger.replaying:
+        if orders.seal and not merger.replaying and merger.progress.cursor is None:
             serial += 1
             published = yield from _seal_merger(merger, me, incarnation, serial)
             if not published:
                 return End.FENCED
-        if turn is None and not fetched.records:
+        if turns is None and not fetched.records:
             yield Rest(REST_MS)
 
 
-def _restored_merger(plan: Plan, number: int, progress: MergerProgress, hold: bool) -> Generator[Effect, Any, Merger]:
+def _restored_merger(
+    plan: Plan, number: int, progress: MergerProgress, hold: bool, written_max: WrittenMax
+) -> Generator[Effect, Any, Merger]:
     manifests: tuple[Manifest, ...] = yield LoadManifests(merger_producer(number))
     for manifest in manifests:
         if manifest.frontier > progress.frontier:
             continue
-        merger = Merger(plan, number, progress, manifest, hold)
+        merger = Merger(plan, number, progress, manifest, hold, written_max)
         if (yield from _load(manifest, merger.load)):
             return merger
-    return Merger(plan, number, progress, None, hold)
+    return Merger(plan, number, progress, None, hold, written_max)
 
 
 def _seal_merger(merger: Merger, me: Producer, incarnation: int, serial: int) -> Generator[Effect, Any, bool]:
-    blobs, offset = merger.seal()
     refs: list[BlobRef] = []
-    for what, rows, data in blobs:
-        ref = BlobRef(f"{me.tier}-{me.name}/{incarnation}-{serial}-{what}", what, rows, checksum(data), False)
+    for n, (what, rows, data) in enumerate(merger.seal()):
+        ref = BlobRef(f"{me.tier}-{me.name}/{incarnation}-{serial}-{n}", what, rows, checksum(data), False)
         refs.append(ref)
         yield PutBlob(ref.name, data)
-    frontier = merger.progress.frontier
-    published: bool = yield PublishManifest(me, Manifest(incarnation, frontier, frontier, offset, tuple(refs)))
+    progress = merger.progress
+    manifest = Manifest(incarnation, progress.frontier, progress.frontier, progress.offset, tuple(refs))
+    published: bool = yield PublishManifest(me, manifest)
     return published

@@ -8,15 +8,25 @@
 
 State is a function of the shares at or below the frontier. After a restart those up to the committed frontier are
 merged again silently, and what the committed watermark had closed is forgotten without being written.
+
+A step costs what its shares touch and its watermark closes, however many groups are open. What it writes is cut into
+transactions, the rows of each bounded in number and in bytes. Rows that are written once go out in the order of
+(time, id); progress in between is that of the step before, with a cursor: the frontier of this step, and the last row
+written. A restart makes the very same step again and goes on behind the cursor. Rows that may be written again need
+no cursor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from biclique.core.rows import Vector
 from biclique.kernels.grouping import Key, key_rows
 from biclique.kernels.groups import Groups, column_of
 from biclique.kernels.hashing import value_ids
@@ -28,7 +38,8 @@ from biclique.routing.table import RoutingTable
 from biclique.tiers.aggregation import distinct_window_us, key_types
 from biclique.tiers.inbox import Inbox
 from biclique.tiers.messages import Address, Partials, Producer, Record, Results, Signal, Topic
-from biclique.tiers.progress import BlobRef, Manifest, MergerProgress
+from biclique.tiers.open_groups import OpenGroups
+from biclique.tiers.progress import BlobRef, Manifest, MergerCursor, MergerProgress, Place
 from biclique.tiers.shares_codec import decode_shares, encode_shares
 
 GROUPS, WRITTEN = 0, 1  # what a blob of a merger's manifest holds, as BlobRef.side
@@ -36,6 +47,25 @@ GROUPS, WRITTEN = 0, 1  # what a blob of a merger's manifest holds, as BlobRef.s
 
 def merger_producer(number: int) -> Producer:
     return Producer("merger", str(number))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenMax:
+    """Of one transaction, and of a blob: groups, and bytes of their columns if they are more than one."""
+
+    groups: int = 1 << 17
+    bytes: int = 1 << 26
+
+
+WRITTEN_MAX = WrittenMax()
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """Rows to be written: their groups, in order, and where each stands in it."""
+
+    keys: list[Key]
+    places: list[Place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +78,16 @@ class Merger:
     """One incarnation. `hold`: running aggregates are written by `finish` only."""
 
     def __init__(
-        self, plan: Plan, number: int, progress: MergerProgress, manifest: Manifest | None, hold: bool
+        self,
+        plan: Plan,
+        number: int,
+        progress: MergerProgress,
+        manifest: Manifest | None,
+        hold: bool,
+        written_max: WrittenMax = WRITTEN_MAX,
     ) -> None:
         query = plan.query
+        self._written_max = written_max
         self._query, self._number, self._hold = query, number, hold
         self._values = tuple(i.value for i in query.items if isinstance(i.value, Aggregate | GroupKey))
         self.progress = progress
@@ -62,15 +99,17 @@ class Merger:
         self._types: tuple[Type, ...] = key_types(query)
         self.groups = Groups(query.items if query.aggregating else (), self._types)
         self._window_us = distinct_window_us(query)
-        self._written: dict[Key, int] = {}  # DISTINCT with a window: when each row was written last
-        self._changed: dict[Key, None] = {}
+        self._timed = query.tumble_us is not None or self._window_us is not None
+        self._open = OpenGroups()  # where a time closes them
+        # DISTINCT with a window: when each row was written last, in the order of these times.
+        self._written: OrderedDict[Key, int] = OrderedDict()
 
     # Reading.
 
     def load(self, ref: BlobRef, data: bytes) -> None:
         """A blob of the manifest that is being restored. Raises DamagedBlob."""
         if ref.side == GROUPS:
-            self.groups.merge(decode_shares(data, self._values, self._types))
+            self._merge(decode_shares(data, self._values, self._types))
             return
         shares = decode_shares(data, (), self._types[:-1])
         for key, time in zip(key_rows(shares.keys, len(shares)), shares.newest.tolist(), strict=True):
@@ -87,52 +126,115 @@ class Merger:
         if record.epoch > self._silent_to:
             self._pending.append((offset, record))
         elif record.epoch > self._sealed:
-            self.groups.merge(_shares(record))
+            self._merge(_shares(record))
+
+    def _merge(self, shares: Shares) -> tuple[list[Key], list[Key]]:
+        """The groups that are new with these shares, where that matters, and those that they change."""
+        fresh: list[Key] = []
+        if self._timed or self._query.distinct:
+            fresh = [key for key in dict.fromkeys(key_rows(shares.keys, len(shares))) if key not in self.groups]
+        if self._timed:
+            self._open.add(fresh)
+        return fresh, self.groups.merge(shares)
 
     # Acting.
 
     def reach(self, table: RoutingTable) -> int | None:
         self.inbox.learn(table)
         frontier = self.inbox.frontier(table)
-        return frontier if frontier is not None and frontier > self.progress.frontier else None
+        if frontier is None or frontier <= self.progress.frontier:
+            return None
+        # Half of a step has been written: it is made again as it was.
+        return frontier if self.progress.cursor is None else min(frontier, self.progress.cursor.frontier)
 
-    def step(self, frontier: int) -> MergerTurn:
+    def step(self, frontier: int) -> Iterator[MergerTurn]:
+        """The transactions of one step, each to be committed before the next is asked for."""
         self._forget_what_was_closed()
         watermark = max(self.progress.watermark, self.inbox.watermark_at(frontier))
         fresh: dict[Key, None] = {}
         changed: dict[Key, None] = {}
         for _, partials in (p for p in self._pending if p[1].epoch <= frontier):
-            shares = _shares(partials)
-            fresh.update((key, None) for key in key_rows(shares.keys, len(shares)) if key not in self.groups)
-            changed.update((key, None) for key in self.groups.merge(shares))
+            new, touched = self._merge(_shares(partials))
+            fresh.update(dict.fromkeys(new))
+            changed.update(dict.fromkeys(touched))
         self._pending = [p for p in self._pending if p[1].epoch > frontier]
         self.inbox.advance(frontier)
-        if self._query.tumble_us is not None:
-            results = self._closed(watermark)
-        elif self._window_us is not None:
-            results = self._distinct_up_to(watermark)
-        elif self._query.distinct:
-            results = self._as_results(list(fresh))
-        elif self._hold:
-            results = None
-        else:
-            results = self._as_results(list(changed))
         offset = self._earliest()
-        return self._turn(results, MergerProgress(offset, frontier, watermark, self.inbox.senders_from(offset)))
+        after = MergerProgress(offset, frontier, watermark, self.inbox.senders_from(offset))
+        if self._timed:
+            yield from self._once(self._closed(watermark), after)
+        elif self._query.distinct:
+            yield from self._once(self._in_order(list(fresh)), after)
+        else:
+            yield from self._again([] if self._hold else list(changed), after)
 
-    def finish(self) -> MergerTurn:
+    def finish(self) -> Iterator[MergerTurn]:
         """The input has ended: write what is held back. Asked for once, when everything has been merged."""
         self._forget_what_was_closed()
-        if self._window_us is not None:
-            results = self._distinct_up_to(None)
-        elif self._query.tumble_us is not None:
-            results = self._closed(None)
+        if self._timed:
+            keys = self._closed(None).keys
+            yield from self._again(keys, self.progress)
+            self.groups.drop(keys)
         elif self._hold and self._query.aggregating:
             self._one_group_of_nothing()
-            results = self._as_results(self.groups.keys)
+            yield from self._again(self.groups.keys, self.progress)
         else:
-            results = None
-        return self._turn(results, self.progress)
+            yield self._turn(None, self.progress)
+
+    # Transactions.
+
+    def _once(self, due: _Due, after: MergerProgress) -> Iterator[MergerTurn]:
+        """Rows that nobody may write again."""
+        cursor = self.progress.cursor
+        first = 0 if cursor is None else bisect_right(due.places, cursor.place)
+        before = self.progress
+        for start, results in self._records(due.keys[first:]):
+            behind = first + start + len(results.times)
+            if behind < len(due.keys):
+                place = due.places[behind - 1]
+                yield self._turn(results, replace(before, cursor=MergerCursor(after.frontier, place)))
+            else:
+                self._drop(due.keys)
+                yield self._turn(results, after)
+        if first == len(due.keys):
+            self._drop(due.keys)
+            yield self._turn(None, after)
+
+    def _again(self, keys: list[Key], after: MergerProgress) -> Iterator[MergerTurn]:
+        """Rows that stand until the next of their group."""
+        for start, results in self._records(keys):
+            last = start + len(results.times) == len(keys)
+            yield self._turn(results, after if last else self.progress)
+        if not keys:
+            yield self._turn(None, after)
+
+    def _records(self, keys: list[Key]) -> Iterator[tuple[int, Results]]:
+        """Of the groups from each place on, as many as a transaction may hold."""
+        start, most = 0, self._written_max.groups
+        while start < len(keys):
+            some = keys[start : start + most]
+            results = self._as_results(some)
+            while len(some) > 1 and sum(column.nbytes for column in results.columns) > self._written_max.bytes:
+                some = some[: len(some) // 2]
+                results = self._as_results(some)
+            yield start, results
+            start, most = start + len(some), min(2 * len(some), self._written_max.groups)
+
+    def _in_order(self, keys: list[Key]) -> _Due:
+        """By (time, id); rows without a time have all the same."""
+        high, low = self._ids(keys)
+        times = [int(key[-1]) if self._timed else 0 for key in keys]
+        order = np.lexsort((low, high, np.array(times, np.int64))).tolist()
+        return _Due([keys[i] for i in order], [(times[i], int(high[i]), int(low[i])) for i in order])
+
+    def _ids(self, keys: list[Key]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """As `_as_results` gives them; as many at a time."""
+        found = [
+            value_ids(self._named(keys[start : start + self._written_max.groups]))
+            for start in range(0, len(keys), self._written_max.groups)
+        ]
+        none = np.empty(0, np.uint64)
+        return np.concatenate([none, *(f[0] for f in found)]), np.concatenate([none, *(f[1] for f in found)])
 
     def committed(self, turn: MergerTurn) -> None:
         self.progress = turn.progress
@@ -149,49 +251,47 @@ class Merger:
         if not self._types and not len(self.groups):
             self.groups.begin(())
 
-    def _as_results(self, keys: list[Key]) -> Results | None:
-        if not keys:
-            return None
-        named = self.groups.key_columns(keys)
+    def _as_results(self, keys: list[Key]) -> Results:
+        named = self._named(keys)
         columns = self.groups.rows(keys) if self._query.aggregating else named
-        times = np.array([self.groups.newest(key) for key in keys], np.int64)
+        times = np.array([self._time_of(key) for key in keys], np.int64)
         return Results(columns, *value_ids(named, len(keys)), times)
 
-    # TUMBLE.
+    def _named(self, keys: list[Key]) -> tuple[Vector, ...]:
+        """What names a row: the group with its tumbling window, or a DISTINCT row without its time."""
+        named = self.groups.key_columns(keys)
+        return named if self._window_us is None else named[:-1]
 
-    def _closed(self, watermark: int | None) -> Results | None:
-        """The groups whose window has ended by the watermark (None: all), written and forgotten."""
-        closed = sorted(self._ended(watermark), key=lambda key: int(key[-1]))
-        results = self._as_results(closed)
-        self.groups.drop(closed)
-        return results
+    def _time_of(self, key: Key) -> int:
+        return self.groups.newest(key) if self._window_us is None else int(key[-1])
 
-    def _ended(self, watermark: int | None) -> Iterable[Key]:
-        size = self._query.tumble_us
-        assert size is not None
-        return (key for key in self.groups.keys if watermark is None or int(key[-1]) + size <= watermark)
+    def _drop(self, keys: list[Key]) -> None:
+        """What a time has closed is forgotten; a DISTINCT row of full history never is."""
+        if self._timed:
+            self.groups.drop(keys)
 
-    # DISTINCT with a window.
+    # What a time closes.
 
-    def _distinct_up_to(self, watermark: int | None) -> Results | None:
-        """Rows with times below the watermark (None: all), in the order of their times."""
-        assert self._window_us is not None
-        ready = self._below(watermark)
-        kept = [key for key in ready if self._is_news(key)]
-        results = None
-        if kept:
-            columns = self.groups.key_columns(kept)
-            times = np.array([int(key[-1]) for key in kept], np.int64)
-            results = Results(columns[:-1], *value_ids(columns[:-1], len(kept)), times)
-        self.groups.drop(ready)
+    def _closed(self, watermark: int | None) -> _Due:
+        """The groups to be written when the watermark has come so far (None: to the end). DISTINCT rows that are no
+        news are dropped at once."""
+        if self._window_us is None:
+            return self._in_order(self._ended(watermark))
+        due = self._in_order(self._open.take_below(watermark))
+        news = [self._is_news(key) for key in due.keys]
+        self.groups.drop(key for key, is_news in zip(due.keys, news, strict=True) if not is_news)
         if watermark is not None:
             bound = watermark - self._window_us
-            self._written = {key: time for key, time in self._written.items() if time > bound}
-        return results
+            while self._written and next(iter(self._written.values())) <= bound:
+                self._written.popitem(last=False)
+        chosen = [i for i, is_news in enumerate(news) if is_news]
+        return _Due([due.keys[i] for i in chosen], [due.places[i] for i in chosen])
 
-    def _below(self, watermark: int | None) -> list[Key]:
-        ready = (key for key in self.groups.keys if watermark is None or int(key[-1]) < watermark)
-        return sorted(ready, key=lambda key: int(key[-1]))
+    def _ended(self, watermark: int | None) -> list[Key]:
+        """Tumbling windows."""
+        size = self._query.tumble_us
+        assert size is not None
+        return self._open.take_below(None if watermark is None else watermark - size + 1)
 
     def _is_news(self, key: Key) -> bool:
         row, time = key[:-1], int(key[-1])
@@ -200,6 +300,7 @@ class Merger:
         if last is not None and time - last < self._window_us:
             return False
         self._written[row] = time
+        self._written.move_to_end(row)
         return True
 
     # Restart and checkpoints.
@@ -210,30 +311,32 @@ class Merger:
             return
         self._silent_to = -1
         watermark = self.progress.watermark
-        if self._query.tumble_us is not None:
-            self.groups.drop(list(self._ended(watermark)))
-        elif self._window_us is not None:
-            self._distinct_up_to(watermark)
+        if self._timed:
+            self.groups.drop(self._closed(watermark).keys)
 
     @property
     def replaying(self) -> bool:
         return self.inbox.behind(self.progress.frontier)
 
-    def seal(self) -> tuple[list[tuple[int, int, bytes]], int]:
-        """((what it holds, rows, bytes) of each blob, the earliest offset to read again). Between two steps."""
-        assert not self.replaying
+    def seal(self) -> Iterator[tuple[int, int, bytes]]:
+        """(what it holds, rows, bytes) of each blob, one at a time. Between two steps. What is to be read again is from
+        `progress.offset` on, not what has been read since the last commit: the progress still waits for what that may
+        have said."""
+        assert not self.replaying and self.progress.cursor is None
         self._forget_what_was_closed()
-        groups = self.groups.snapshot()
-        blobs = [(GROUPS, len(groups), encode_shares(groups, self._values, self._types))]
-        if self._written:
-            blobs.append((WRITTEN, len(self._written), encode_shares(self._written_shares(), (), self._types[:-1])))
-        # Not what has been read since the last commit: the progress still waits for what that may have said.
-        return blobs, self.progress.offset
+        keys, most = self.groups.keys, self._written_max.groups
+        for start in range(0, max(len(keys), 1), most):
+            groups = self.groups.snapshot(keys[start : start + most])
+            yield GROUPS, len(groups), encode_shares(groups, self._values, self._types)
+        written = list(self._written.items())
+        for start in range(0, len(written), most):
+            some = written[start : start + most]
+            yield WRITTEN, len(some), encode_shares(self._written_shares(some), (), self._types[:-1])
 
-    def _written_shares(self) -> Shares:
-        columns = zip(*self._written, strict=True)
+    def _written_shares(self, written: list[tuple[Key, int]]) -> Shares:
+        columns = zip(*(key for key, _ in written), strict=True)
         keys = tuple(column_of(type_, list(values)) for type_, values in zip(self._types, columns, strict=False))
-        return Shares(keys, (), np.array(list(self._written.values()), np.int64))
+        return Shares(keys, (), np.array([time for _, time in written], np.int64))
 
 
 def _shares(partials: Partials) -> Shares:

@@ -67,14 +67,26 @@ class JoinerProgress:
     counted: Counts = ()
 
 
+Place = tuple[int, int, int]  # of a row that is written once: its time, and its id
+
+
+class MergerCursor(NamedTuple):
+    """Half of what the step to `frontier` writes has been written: up to this place."""
+
+    frontier: int
+    place: Place
+
+
 @dataclass(frozen=True, slots=True)
 class MergerProgress:
-    """Up to where a merger has merged, and written what follows from it. `senders`: the units that it waits for."""
+    """Up to where a merger has merged, and written what follows from it. `senders`: the units that it waits for. With a
+    cursor, the rest is of before the step that the cursor is in."""
 
     offset: int = 0
     frontier: int = -1
     watermark: int = TIME_NEVER
     senders: tuple[UnitId, ...] = ()
+    cursor: MergerCursor | None = None
 
 
 Progress = DispatcherProgress | JoinerProgress | MergerProgress

@@ -1,0 +1,32 @@
+"""Groups by the time at which they are due: what is due is found without a look at those that are not."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from biclique.kernels.grouping import Key
+
+
+class OpenGroups:
+    """Keys whose last part is their time: a tumbling window's start, or the time of a DISTINCT row."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, list[Key]] = {}
+        self._times: list[int] = []  # a heap of the keys of `_keys`
+
+    def add(self, keys: Iterable[Key]) -> None:
+        """Each once, while it is here."""
+        for key in keys:
+            time = int(key[-1])
+            if time not in self._keys:
+                self._keys[time] = []
+                heapq.heappush(self._times, time)
+            self._keys[time].append(key)
+
+    def take_below(self, bound: int | None) -> list[Key]:
+        """Those with times below the bound (None: all), in the order of their times. They are gone then."""
+        taken: list[Key] = []
+        while self._times and (bound is None or self._times[0] < bound):
+            taken += self._keys.pop(heapq.heappop(self._times))
+        return taken
