@@ -161,6 +161,32 @@ def test_following_until_ctrl_c(tmp_path: Path) -> None:
     assert made.found() == made.expected()
 
 
+# --- the other exit codes --------------------------------------------------------------------------------------------
+
+
+def test_a_unit_without_memory_stops_at_a_checkpoint_with_3(tmp_path: Path) -> None:
+    big(tmp_path, MANY_UNITS_ROWS, end="  joiners: {memory: 1Mi}\n")
+    done = run(tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "a unit has used up its memory (joiners.memory): raise it; or give the query more units" in done.stderr
+    assert "the same command goes on from here: biclique run" in done.stderr.splitlines()[-1]
+    assert barrier(tmp_path) > 0
+
+
+def test_spark_that_does_not_start_is_one_sentence_and_4(tmp_path: Path) -> None:
+    given(tmp_path, "csv")
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho no luck today >&2\nexit 1\n", encoding="utf-8")
+    java.chmod(0o755)
+    done = run(tmp_path, JAVA_HOME=str(tmp_path / "java"))
+    log = tmp_path / "out" / "_checkpoint" / "spark.log"
+    assert (done.returncode, done.stdout) == (4, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("biclique: Spark did not start: ") and line.endswith(f"(see {log})")
+    assert "no luck today" in log.read_text(encoding="utf-8")
+
+
 # --- wrong -----------------------------------------------------------------------------------------------------------
 
 

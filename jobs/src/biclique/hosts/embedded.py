@@ -59,7 +59,7 @@ class Options:
     restart: bool = False
     checkpoint: Path | None = None
     barrier_seconds: float = 10.0
-    look_seconds: float = 1.0  # for new files, memory and the display
+    look_seconds: float = 1.0  # for new files, and the display
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,6 @@ class Engine:
             if now - looked >= self._options.look_seconds:
                 looked = now
                 self._look()
-                if self._over_budget():
-                    self._barrier(finished=False)
-                    return self._outcome(Ending.OUT_OF_MEMORY)
             if now - sealed >= self._options.barrier_seconds:
                 # What an idle source has closed is to be seen, too, though nothing was read.
                 if fed_since or self._outputs.rows != self._written:
@@ -191,6 +188,10 @@ class Engine:
                 sealed, fed_since = time.monotonic(), False
             if busy:
                 continue
+            # Before each block: in a second between two looks, more comes than a small budget holds.
+            if self._over_budget():
+                self._barrier(finished=False)
+                return self._outcome(Ending.OUT_OF_MEMORY)
             if self._feed():
                 fed_since = True
             elif all(reader.caught_up for reader in self._readers) and not self._options.follow:
