@@ -25,7 +25,7 @@ from biclique.query.errors import QueryError
 from biclique.query.model import Query
 from biclique.query.scope import nearest
 
-NUMBER = re.compile(r"\d{1,18}(\.\d{0,18})?([eE][-+]?\d{1,2})?", re.ASCII)
+NUMBER = re.compile(r"\d{1,40}(\.\d{0,40})?([eE][-+]?\d{1,2})?", re.ASCII)
 SHARES = tuple(field.name for field in fields(Selectivities) if field.name != "distinct")
 WHOLE = (*SHARES, "string_bytes", "delay_s")
 OF_RELATION = ("rate", "rows", "distinct", "heaviest")
