@@ -125,6 +125,30 @@ def test_stopped_again_and_again_and_gone_on_with(tmp_path: Path, monkeypatch: p
     assert stamped.run.found() == stamped.expected()
 
 
+@pytest.mark.parametrize("block_rows", [1, 7, 1000])
+def test_the_last_so_many_of_one_source_are_those_of_its_order(
+    tmp_path: Path, block_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many rows come in one block."""
+    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_ROWS", block_rows)
+    sql = "SELECT x.id AS now, y.id AS other FROM a x JOIN a y ON x.k >= y.k"
+    stamped = Stamped(tmp_path, sql, 3, "", monkeypatch)
+    stamped.run.run()
+    assert stamped.run.found() == stamped.expected()
+    rows = [(row, row[schema_place("k")]) for row in stamped.run.rows["a"]]
+    due = Counter(
+        (x[schema_place("id")], y[schema_place("id")])
+        for n, (x, key) in enumerate(rows)
+        for m, (y, other) in enumerate(rows)
+        if -3 <= m - n < 3 and None not in (key, other) and key >= other
+    )
+    assert stamped.run.found() == due
+
+
+def schema_place(name: str) -> int:
+    return [part.split()[0] for part in SCHEMA.split(", ")].index(name)
+
+
 def test_state_is_what_explain_promised() -> None:
     """As many tuples as the window says, all units together, and the tenth that waits for its segment to end."""
     manifest = """

@@ -43,6 +43,6 @@ def test_a_patch_that_does_not_apply_is_refused(tmp_path: Path) -> None:
     path.write_text(f"Nonsense.\n\n--- {file}\n+++ {file}\n@@\n-no such line\n+another\n")
     with pytest.raises(ValueError, match="has the old text 0 times"):
         read_bug(path).patch.patched()
-    twice = Patch("biclique.core.stamps", (("np.uint64", "np.int64"),))
+    twice = Patch("biclique.core.stamps", (("np.int64", "np.uint64"),))
     with pytest.raises(ValueError, match="times"):
         twice.patched()

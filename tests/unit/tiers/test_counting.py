@@ -22,6 +22,7 @@ from biclique.tiers.messages import Block, Record, Signal
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePartition
 from biclique.tiers.ranking import ranked, take_totals
 from biclique.tiers.ranking import totals_of as totals_of_plan
+from biclique.tiers.stamping import Stamping
 from biclique.tiers.trimming import keep_from
 from tests.unit.tiers.building import query, rows, signal, source_block
 
@@ -84,13 +85,46 @@ def test_each_epoch_of_a_turn_has_its_totals() -> None:
     assert np.concatenate([part.ordinals[0] for part in stored]).tolist() == list(range(count))
 
 
-def test_a_self_join_counts_each_relation_apart() -> None:
+def test_the_relations_of_a_self_join_take_turns_and_count_apart() -> None:
     plan = counted_plan("SELECT a.k FROM r a JOIN r b ON a.k = b.k AND b.v > 0 AND a.v > 1", 3, 4, sources="r")
     sent = Desk(plan).sent(source_block([0, 1, 2], values=[1, 2, 2], fields=2))
     sides = {plan.entry(relation)[1]: relation for relation in range(2)}
     found = {sides[side]: ordinals_of(sent, side) for side in range(2)}
-    assert found == {0: [[0, 1], [0, 0]], 1: [[2, 2, 2], [0, 1, 2]]}
+    assert found == {0: [[0, 1], [1, 2]], 1: [[0, 1, 2], [0, 1, 2]]}  # b0 a1 b1 a2 b2
     assert totals_of(sent)[-1].counts == (2, 3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_stamps_and_counts_are_those_of_one_tuple_after_another(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counted = [n for n in range(2) if rng.random() < 0.7]
+    size = POSITIONS_PER_EPOCH if seed % 20 == 7 else 0
+    stamping = Stamping(3, 7, counted, EpochTotals(5, tuple(10 * (n + 1) for n in counted)))
+    due: list[tuple[int, int]] = []  # epoch, position
+    totals = {n: 10 * (n + 1) for n in counted}
+    ends = {5: dict(totals)}
+    for _ in range(4):
+        width = int(rng.integers(1, 6)) + size
+        relations = [n for n in range(2) if rng.random() < 0.8]
+        records = {n: np.flatnonzero(rng.random(width) < 0.6) for n in relations}
+        order = [(r, n) for n in relations for r in records[n].tolist()]
+        order = sorted(order) if counted else order
+        found: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
+        for run in stamping.give(records) if relations else ():
+            taken = records[run.relation][run.start : run.stop].tolist()
+            for i, record in enumerate(taken):
+                found[record, run.relation] = int(run.stamps[i]), tuple(int(o[i]) for o in run.ordinals)
+        for tuple_ in order:
+            epoch, position = due[-1] if due else (7, -1)
+            due.append((epoch + 1, 0) if position + 1 == POSITIONS_PER_EPOCH else (epoch, position + 1))
+            assert found.pop(tuple_) == (stamp_base(due[-1][0], 3) + due[-1][1], tuple(totals.values()))
+            if tuple_[1] in totals:
+                totals[tuple_[1]] += 1
+            ends[due[-1][0]] = dict(totals)
+        assert not found
+    ends.setdefault(7, dict(totals))
+    assert stamping.epoch == max(ends)
+    assert stamping.totals == (tuple(EpochTotals(e, tuple(of.values())) for e, of in ends.items()) if counted else ())
 
 
 def test_without_such_a_window_nothing_is_counted() -> None:

@@ -90,7 +90,7 @@ class WindowSpec(Block):
     time: Duration | None = None
     """Keep the tuples of so long, by event time."""
     tuples: Annotated[StrictInt, Field(ge=1, le=10**12)] | None = None
-    """Keep the last so many tuples."""
+    """Keep the last so many tuples, by arrival. For two relations; see docs/sql.md."""
 
     @model_validator(mode="after")
     def _one(self) -> WindowSpec:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from biclique.core.ranks import EpochTotals
 from biclique.core.rows import Mask, Rows, Vector
-from biclique.core.stamps import POSITIONS_PER_EPOCH, epoch_of, stamps_of, tuple_ids
+from biclique.core.stamps import epoch_of, tuple_ids
 from biclique.plan.model import Plan
 from biclique.query.model import OnBadRecord
 from biclique.routing.table import RoutingTable
@@ -42,6 +42,7 @@ from biclique.tiers.messages import (
     unit_address,
 )
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
+from biclique.tiers.stamping import Stamping
 
 ANSWER_MS = 50  # a dispatcher without tuples answers those that carried some, at most this often
 HEARTBEAT_MS = 1000  # and signals this often when nobody carried any
@@ -66,23 +67,12 @@ class Turn:
 class _Draft:
     """The progress that a turn is building."""
 
-    epoch: int
+    stamping: Stamping
     last: dict[SourcePartition, int]
     greatest: dict[SourcePartition, int]
     fates: dict[str, list[int]]
     rows: list[tuple[Entry, Rows]] = field(default_factory=list)
     aside: list[tuple[Address, Record]] = field(default_factory=list)
-    used: int = 0  # positions given in this epoch
-    counted: list[int] = field(default_factory=list)  # tuples of each counted relation, over this dispatcher's life
-    totals: list[EpochTotals] = field(default_factory=list)  # before this turn, then of the epochs that are over
-
-    def end_epoch(self) -> None:
-        if self.counted:
-            self.totals.append(EpochTotals(self.epoch, tuple(self.counted)))
-
-    def totals_at_end(self) -> tuple[EpochTotals, ...]:
-        self.end_epoch()
-        return tuple(self.totals)
 
 
 class Dispatcher:
@@ -95,7 +85,6 @@ class Dispatcher:
         self._producer = dispatcher_producer(number)
         self.progress = progress
         self._entries = tuple(entries_of_source(plan, source) for source in range(len(plan.query.sources)))
-        self._counted = plan.query.counted
         self._heard: dict[Producer, Signal] = {}
         self._caught_up: dict[SourcePartition, tuple[int, int]] = {}  # -> (driver attempt, since)
         self._idle: set[SourcePartition] = set()
@@ -126,14 +115,11 @@ class Dispatcher:
             epoch = max(epoch, table.switch[version] + 1)
             version, first_epoch = table.version, epoch
         draft = _Draft(
-            epoch,
+            Stamping(self._number, epoch, self._plan.query.counted, EpochTotals(progress.epoch, progress.counted)),
             dict(progress.last),
             dict(progress.greatest),
             {fate: list(progress.fates.get(fate, (0,) * len(self._entries))) for fate in FATES},
         )
-        if self._counted:
-            draft.counted = list(progress.counted or (0,) * len(self._counted))
-            draft.totals.append(EpochTotals(progress.epoch, tuple(draft.counted)))
         for record in records:
             if isinstance(record, Heartbeat):
                 self._take_heartbeat(record, draft)
@@ -143,25 +129,25 @@ class Dispatcher:
         watermark = max(progress.watermark, self._watermark(draft))
         signal = Signal(
             self._producer,
-            draft.epoch,
+            draft.stamping.epoch,
             watermark,
             self._idle.issuperset(self._partitions),
             version,
             first_epoch,
             carried=bool(draft.rows),
-            totals=draft.totals_at_end(),
+            totals=draft.stamping.totals,
         )
         fates = {fate: tuple(counts) for fate, counts in draft.fates.items()}
         after = DispatcherProgress(
             next_offset,
-            draft.epoch,
+            draft.stamping.epoch,
             watermark,
             version,
             first_epoch,
             draft.last,
             draft.greatest,
             fates,
-            tuple(draft.counted),
+            draft.stamping.counts,
         )
         return Turn((*self._routed(draft, table), *draft.aside, *_signals(table, signal)), after, signal.carried)
 
@@ -211,33 +197,16 @@ class Dispatcher:
         columns: tuple[Vector, ...],
         draft: _Draft,
     ) -> None:
-        for entry in self._entries[source]:
-            kept = entry.kept(columns, len(offsets))
-            chosen = slice(None) if kept is None else kept
-            ids, entered = tuple_ids(entry.relation, partition, offsets[chosen]), times[chosen]
-            at = 0
-            while at < len(ids):
-                if draft.used == POSITIONS_PER_EPOCH:  # an overflow of positions starts a new epoch
-                    draft.end_epoch()
-                    draft.epoch, draft.used = draft.epoch + 1, 0
-                take = min(len(ids) - at, POSITIONS_PER_EPOCH - draft.used)
-                stamps = stamps_of(draft.epoch, self._number, draft.used + take)[draft.used :]
-                part = entry.columns(columns, kept)
-                if take < len(ids):
-                    part = tuple(column.slice(at, at + take) for column in part)
-                newest = entered[at : at + take]
-                ordinals = self._ordinals(entry, take, draft)
-                draft.rows.append((entry, Rows(stamps, (ids[at : at + take],), newest, newest, part, ordinals)))
-                draft.used, at = draft.used + take, at + take
-
-    def _ordinals(self, entry: Entry, count: int, draft: _Draft) -> tuple[NDArray[np.int64], ...]:
-        """How many tuples of each counted relation this dispatcher has stamped before each of these rows."""
-        found: list[NDArray[np.int64]] = []
-        for place, relation in enumerate(self._counted):
-            before, own = draft.counted[place], relation == entry.relation
-            found.append(np.arange(before, before + count) if own else np.full(count, before))
-            draft.counted[place] += count * own
-        return tuple(found)
+        entries = {entry.relation: entry for entry in self._entries[source]}
+        kept = {relation: entry.kept(columns, len(offsets)) for relation, entry in entries.items()}
+        every = np.arange(len(offsets))
+        records = {relation: every if chosen is None else chosen for relation, chosen in kept.items()}
+        entered = {relation: entry.columns(columns, kept[relation]) for relation, entry in entries.items()}
+        for relation, start, stop, stamps, ordinals in draft.stamping.give(records):
+            chosen = slice(start, stop) if kept[relation] is None else records[relation][start:stop]
+            ids, newest = tuple_ids(relation, partition, offsets[chosen]), times[chosen]
+            part = tuple(column.slice(start, stop) for column in entered[relation])
+            draft.rows.append((entries[relation], Rows(stamps, (ids,), newest, newest, part, ordinals)))
 
     def _set_late_aside(self, block: SourceBlock, late: Mask, draft: _Draft) -> None:
         if not late.any():
