@@ -7,12 +7,14 @@ nothing here counts them; order, atomicity and fences are what is asked for.
 from __future__ import annotations
 
 import random
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from biclique.ports.kafka_log import KafkaLog, KafkaSettings
 from biclique.ports.log import Log, LogClient
@@ -57,12 +59,31 @@ def kafka(request: pytest.FixtureRequest) -> Bench:
     server: KafkaServer = request.getfixturevalue("kafka_server")
     client = {"bootstrap.servers": server.bootstrap}
     prefix = f"conformance-{uuid.uuid4()}"
-    topics = [NewTopic(f"{prefix}.{name}", 2, 1) for name in ("shuffled", "signals", "progress", "0L0", "0R0")]
+    names = ("shuffled", "shuffled.progress", "signals", "0L0", "0L0.progress", "0R0", "0R0.progress")
+    topics = [NewTopic(f"{prefix}.{name}", 2, 1) for name in names]
     admin = AdminClient(client)
     for future in admin.create_topics(topics).values():
         future.result(30)
     log = KafkaLog(KafkaSettings(client, prefix, patience_s=0.05), Wire(plan(SQL)))
-    return Bench(log, lambda: None)
+    places = [TopicPartition(topic.topic, partition) for topic in topics for partition in range(topic.num_partitions)]
+
+    def ends(level: IsolationLevel) -> list[int]:
+        found = admin.list_offsets({place: OffsetSpec.latest() for place in places}, isolation_level=level)
+        return [found[place].result(30).offset for place in places]
+
+    def settle() -> None:
+        """A commit is answered before its markers have reached every partition."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                if ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED):
+                    return
+            except KafkaException as failure:
+                if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                    raise  # else: a new topic has no leader for a moment
+            assert time.monotonic() < deadline, "the markers of a commit never came"
+
+    return Bench(log, settle)
 
 
 @pytest.fixture(params=[memory, fake, fake_with_slow_markers, kafka], ids=lambda make: make.__name__)

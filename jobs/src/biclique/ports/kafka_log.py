@@ -1,14 +1,16 @@
-"""The log on Kafka: a transaction holds the records and, as its offset commit's metadata, the progress.
+"""The log on Kafka: a transaction holds the records and, as one more record, the progress.
 
-    shuffled, signals, partials, late, dead    topics <prefix>.<name>, one partition a dispatcher or merger
-    a unit                                     topic <prefix>.<subgroup>, the unit's number is the partition
+    shuffled, signals, partials    topics <prefix>.<name>, one partition a dispatcher or merger (signals: one)
+    a unit                         topic <prefix>.<subgroup>; the unit's number is the partition
+    progress                       topic <input>.progress beside the one that its owner reads, same partition, compacted
 
-* A fence is `init_transactions` of a producer whose `transactional.id` names the query and the producer.
+* A fence is `init_transactions` of a producer whose `transactional.id` names the query and the producer. It returns
+  when what an older one had committed is readable.
 * librdkafka's producers do not survive an unknown outcome: after one, this client has none until the next fence.
 * Readers are read-committed. Control records and aborted ones take offsets, so a reader's place is what the end of the
   partition is said to be, never a count of records.
-* Progress that does not fit the metadata (4 kB by the broker's default) is a record of <prefix>.progress in the same
-  transaction, and the metadata says where.
+* Progress is a record and not an offset commit's metadata: librdkafka's `send_offsets_to_transaction` may wait for ever
+  for a coordinator (its issue 5456: the time-out is not looked at), and metadata is bounded by 4 kB.
 
 Clients do not survive a fork: make this object in the process that uses it.
 """
@@ -16,9 +18,10 @@ Clients do not survive a fork: make this object in the process that uses it.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     Consumer,
@@ -38,7 +41,7 @@ from biclique.tiers.messages import Address, Producer, Record, Topic
 from biclique.tiers.progress import Progress
 
 ATTEMPT_SHIFT = 32  # incarnations of a later attempt are greater than all of an earlier one
-METADATA_MAX = 3_500  # bytes; the broker's default bound is 4,096 and counts more than our text
+PROGRESS = ".progress"
 SECONDS = 30.0  # of one request; what takes longer has an unknown outcome
 PASSING = frozenset(
     {
@@ -53,6 +56,7 @@ PASSING = frozenset(
         KafkaError.REQUEST_TIMED_OUT,
     }
 )  # what a broker that starts, moves or is cut off answers; it passes, and reading goes on where it stood
+FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 TRANSACTION_MS = 60_000  # an open one blocks every reader of its partitions: well above SECONDS, and no more
 
 
@@ -72,6 +76,12 @@ def topic_of(prefix: str, address: Address) -> tuple[str, int]:
         subgroup, _, number = str(address.partition).rpartition(".")
         return f"{prefix}.{subgroup}", int(number)
     return f"{prefix}.{address.topic.value}", int(address.partition)
+
+
+class Received(NamedTuple):
+    value: bytes
+    headers: Mapping[str, bytes]
+    key: bytes
 
 
 class KafkaLog:
@@ -119,37 +129,35 @@ class KafkaClient:
     def __init__(self, log: KafkaLog) -> None:
         self._log, self._settings, self._wire = log, log.settings, log.wire
         self._producers: dict[Producer, KafkaProducer] = {}
-        self._readers: dict[Address, _Reader] = {}
-        self._groups: dict[Producer, Consumer] = {}
+        self._readers: dict[Address, _Follower] = {}
+        self._fenced: set[Producer] = set()
+        self._progress: dict[tuple[str, int], _ProgressReader] = {}
 
     def close(self) -> None:
         for reader in self._readers.values():
             reader.close()
-        for group in self._groups.values():
-            group.close()
+        for progress in self._progress.values():
+            progress.close()
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, address: Address, offset: int, limit: int) -> Fetched:
         reader = self._readers.get(address)
         if reader is None:
-            reader = _Reader(self._settings, address)
+            reader = _Follower(self._settings, *topic_of(self._settings.prefix, address), self._settings.patience_s)
             self._readers[address] = reader
         messages, next_offset, bounds = reader.read(offset, limit)
-        records = tuple((at, self._wire.decode(message)) for at, message in messages)
+        records = tuple((at, self._wire.decode(Message(message.value, message.headers))) for at, message in messages)
         return Fetched(records, next_offset, bounds.start, bounds.end)
 
     def read_progress(self, owner: Producer) -> Progress | None:
-        place = TopicPartition(*self._progress_place(owner))
-        (committed,) = self._group(owner).committed([place], timeout=SECONDS)
-        if committed.error is not None:
-            raise KafkaException(committed.error)
-        if committed.offset < 0:
-            return None
-        text = committed.metadata or ""
-        if text.startswith("@"):
-            text = self._progress_record(int(text[1:]))
-        return decode_progress(json.loads(text))
+        topic, partition = topic_of(self._settings.prefix, input_of(owner))
+        reader = self._progress.get((topic, partition))
+        if reader is None:
+            reader = _ProgressReader(self._settings, topic, partition)
+            self._progress[topic, partition] = reader
+        text = reader.newest(str(owner))
+        return None if text is None else decode_progress(json.loads(text))
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -168,21 +176,21 @@ class KafkaClient:
         )
         made.init_transactions(SECONDS)
         self._producers[producer] = made
+        self._fenced.discard(producer)
         return self._log.incarnation(producer)
 
     def commit(self, transaction: Commit) -> Outcome:
         producer = self._producers.get(transaction.producer)
         if producer is None:
-            return Outcome.UNKNOWN  # as the one before: only a fence can tell
+            # As the one before: only a fence can tell.
+            return Outcome.FENCED if transaction.producer in self._fenced else Outcome.UNKNOWN
         try:
             producer.begin_transaction()
             for address, record in transaction.sends:
                 self._send(producer, address, record)
-            topic, partition = self._progress_place(transaction.owner)
-            text = self._progress_text(producer, transaction.progress)
-            place = TopicPartition(topic, partition, transaction.progress.offset, text)
-            group = self._group(transaction.owner).consumer_group_metadata()
-            producer.send_offsets_to_transaction([place], group, SECONDS)
+            topic, partition = topic_of(self._settings.prefix, input_of(transaction.owner))
+            text = json.dumps(encode_progress(transaction.progress), separators=(",", ":")).encode()
+            self._produce(producer, topic + PROGRESS, partition, text, key=str(transaction.owner).encode())
             producer.commit_transaction(SECONDS)
         except KafkaException as failure:
             return self._outcome_of(failure.args[0], transaction.producer)
@@ -191,82 +199,64 @@ class KafkaClient:
     def _send(self, producer: KafkaProducer, address: Address, record: Record) -> None:
         topic, partition = topic_of(self._settings.prefix, address)
         message = self._wire.encode(record)
+        self._produce(producer, topic, partition, message.value, headers=dict(message.headers))
+
+    def _produce(self, producer: KafkaProducer, topic: str, partition: int, value: bytes, **more: Any) -> None:
         while True:
             try:
-                producer.produce(topic, message.value, partition=partition, headers=dict(message.headers))
-                producer.poll(0)
+                producer.produce(topic, value, partition=partition, **more)
                 return
             except BufferError:
-                producer.poll(0.05)
+                producer.poll(0.05)  # the queue to the broker is full: a slow broker slows us
 
     def _outcome_of(self, error: KafkaError, producer: Producer) -> Outcome:
-        """Whatever it was, this producer is done with: dropping it aborts nothing, the next fence does."""
-        fenced = error.code() in (
-            KafkaError._FENCED,
-            KafkaError.INVALID_PRODUCER_EPOCH,
-            KafkaError.PRODUCER_FENCED,
-        )
-        if not fenced:
-            del self._producers[producer]
-        return Outcome.FENCED if fenced else Outcome.UNKNOWN
-
-    # --- progress ----------------------------------------------------------------------------------------------------
-
-    def _group(self, owner: Producer) -> Consumer:
-        """The consumer group whose offset commit is the owner's progress; its one member never reads."""
-        group = self._groups.get(owner)
-        if group is None:
-            name = f"{self._settings.prefix}-{owner.tier}-{owner.name}"
-            group = Consumer({**self._settings.client, "group.id": name, "enable.auto.commit": False})
-            self._groups[owner] = group
-        return group
-
-    def _progress_place(self, owner: Producer) -> tuple[str, int]:
-        """The partition that the owner reads: to Kafka's own tools the group's lag is the owner's."""
-        match owner.tier:
-            case "dispatcher":
-                address = Address(Topic.SHUFFLED, owner.name)
-            case "merger":
-                address = Address(Topic.PARTIALS, owner.name)
-            case _:
-                address = Address(Topic.UNIT, owner.name.partition("#")[0])
-        return topic_of(self._settings.prefix, address)
-
-    def _progress_text(self, producer: KafkaProducer, progress: Progress) -> str:
-        text = json.dumps(encode_progress(progress), separators=(",", ":"))
-        if len(text) <= METADATA_MAX:
-            return text
-        written: list[int] = []
-
-        def note(error: KafkaError | None, message: Any) -> None:
-            if error is None:
-                written.append(message.offset())
-
-        producer.produce(f"{self._settings.prefix}.progress", text.encode(), partition=0, on_delivery=note)
-        producer.flush(SECONDS)
-        if not written:
-            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT, "progress was not written in time"))
-        return f"@{written[0]}"
-
-    def _progress_record(self, offset: int) -> str:
-        place = TopicPartition(f"{self._settings.prefix}.progress", 0, offset)
-        reader = Consumer({**self._settings.client, "group.id": "none", "isolation.level": "read_committed"})
-        try:
-            reader.assign([place])
-            received: list[Any] = reader.consume(1, SECONDS)
-            (message,) = received
-            assert message.offset() == offset, "the progress that was committed is readable"
-            return bytes(message.value()).decode()
-        finally:
-            reader.close()
+        """Whatever it was, this producer is done with. Dropping it ends no transaction; the next fence does."""
+        del self._producers[producer]
+        if error.code() not in FENCED:
+            return Outcome.UNKNOWN
+        self._fenced.add(producer)
+        return Outcome.FENCED
 
 
-class _Reader:
+def input_of(owner: Producer) -> Address:
+    match owner.tier:
+        case "dispatcher":
+            return Address(Topic.SHUFFLED, owner.name)
+        case "merger":
+            return Address(Topic.PARTIALS, owner.name)
+        case _:
+            return Address(Topic.UNIT, owner.name.partition("#")[0])
+
+
+class _ProgressReader:
+    """The newest committed progress of each owner in one partition: a unit's generations share one."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, partition: int) -> None:
+        self._follower = _Follower(settings, topic + PROGRESS, partition, patience_s=0.05)
+        self._found: dict[str, bytes] = {}
+        self._next = 0
+
+    def close(self) -> None:
+        self._follower.close()
+
+    def newest(self, owner: str) -> bytes | None:
+        """As of now: everything below the last stable offset is read first."""
+        deadline, end = time.monotonic() + SECONDS, self._follower.stable_end()
+        while end is None or self._next < end:
+            messages, self._next, _ = self._follower.read(self._next, 1000)
+            self._found.update((message.key.decode(), message.value) for _, message in messages)
+            if end is None:
+                end = self._follower.stable_end()
+            if time.monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"the progress of {owner} could not be read"))
+        return self._found.get(owner)
+
+
+class _Follower:
     """Follows one partition. Reading on is the common case and costs no request of its own."""
 
-    def __init__(self, settings: KafkaSettings, address: Address) -> None:
-        self._place = TopicPartition(*topic_of(settings.prefix, address))
-        self._patience_s = settings.patience_s
+    def __init__(self, settings: KafkaSettings, topic: str, partition: int, patience_s: float) -> None:
+        self._place, self._patience_s = TopicPartition(topic, partition), patience_s
         self._consumer = Consumer(
             {
                 "fetch.wait.max.ms": 50,
@@ -286,17 +276,19 @@ class _Reader:
     def close(self) -> None:
         self._consumer.close()
 
-    def read(self, offset: int, limit: int) -> tuple[list[tuple[int, Message]], int, Bounds]:
+    def read(self, offset: int, limit: int) -> tuple[list[tuple[int, Received]], int, Bounds]:
         if offset != self._next:
             self._go_to(offset)
         if self._next is None:
             return [], offset, self._bounds
-        found: list[tuple[int, Message]] = []
-        received: list[Any] = self._consumer.consume(limit, self._patience_s)
-        for message in received:
+        found: list[tuple[int, Received]] = []
+        messages: list[Any] = self._consumer.consume(limit, self._patience_s)
+        for message in messages:
             error = message.error()
             if error is None:
-                found.append((message.offset(), Message(message.value(), dict(message.headers() or ()))))
+                found.append(
+                    (message.offset(), Received(message.value(), dict(message.headers() or ()), message.key() or b""))
+                )
                 self._next = message.offset() + 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._next = message.offset()
@@ -311,12 +303,22 @@ class _Reader:
     def _go_to(self, offset: int) -> None:
         """`_next` stays None where the broker cannot say yet where the partition begins: the caller asks again."""
         self._next = None
+        found = self._asked_bounds()
+        if found is None:
+            return
+        self._bounds = found
+        self._next = max(offset, self._bounds.start)
+        self._consumer.assign([TopicPartition(self._place.topic, self._place.partition, self._next)])
+
+    def stable_end(self) -> int | None:
+        """The last stable offset, as the broker says now; None while it cannot say."""
+        found = self._asked_bounds()
+        return None if found is None else found.end
+
+    def _asked_bounds(self) -> Bounds | None:
         try:
-            low, high = self._consumer.get_watermark_offsets(self._place, SECONDS)
+            return Bounds(*self._consumer.get_watermark_offsets(self._place, SECONDS))
         except KafkaException as failure:
             if failure.args[0].code() not in PASSING:
                 raise
-            return
-        self._bounds = Bounds(low, high)
-        self._next = max(offset, self._bounds.start)
-        self._consumer.assign([TopicPartition(self._place.topic, self._place.partition, self._next)])
+            return None
