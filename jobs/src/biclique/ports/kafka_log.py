@@ -34,10 +34,11 @@ from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from biclique.ports.log import Bounds
+from biclique.ports.outlets import Outlets
 from biclique.ports.progress_json import decode_progress, encode_progress
 from biclique.ports.wire import Message, Wire
 from biclique.tiers.effects import Commit, Fetched, Outcome
-from biclique.tiers.messages import Address, Producer, Record, Topic
+from biclique.tiers.messages import Address, LateTuples, Producer, Record, Results, SetAside, Topic
 from biclique.tiers.progress import Progress
 
 ATTEMPT_SHIFT = 32  # incarnations of a later attempt are greater than all of an earlier one
@@ -72,6 +73,8 @@ class KafkaSettings:
 
 
 def topic_of(prefix: str, address: Address) -> tuple[str, int]:
+    if address.topic is Topic.OUTPUT:
+        return "", 0  # the user's: see ports/outlets.py
     if address.topic is Topic.UNIT:
         subgroup, _, number = str(address.partition).rpartition(".")
         return f"{prefix}.{subgroup}", int(number)
@@ -85,8 +88,10 @@ class Received(NamedTuple):
 
 
 class KafkaLog:
-    def __init__(self, settings: KafkaSettings, wire: Wire) -> None:
-        self.settings, self.wire = settings, wire
+    """`outlets`: None where nothing leaves the system through this log."""
+
+    def __init__(self, settings: KafkaSettings, wire: Wire, outlets: Outlets | None = None) -> None:
+        self.settings, self.wire, self.outlets = settings, wire, outlets
         self._admin = AdminClient(dict(settings.client))
         self._appender: KafkaProducer | None = None
         self._incarnations: dict[Producer, int] = {}
@@ -106,6 +111,10 @@ class KafkaLog:
             message = self.wire.encode(record)
             self._appender.produce(topic, message.value, partition=partition, headers=dict(message.headers))
         self._appender.flush(SECONDS)
+
+    def partitions(self, topic: str) -> int:
+        """Of any topic of the same brokers."""
+        return len(self._admin.list_topics(topic, SECONDS).topics[topic].partitions)
 
     def bounds(self, address: Address) -> Bounds:
         place = TopicPartition(*topic_of(self.settings.prefix, address))
@@ -190,7 +199,8 @@ class KafkaClient:
                 self._send(producer, address, record)
             topic, partition = topic_of(self._settings.prefix, input_of(transaction.owner))
             text = json.dumps(encode_progress(transaction.progress), separators=(",", ":")).encode()
-            self._produce(producer, topic + PROGRESS, partition, text, key=str(transaction.owner).encode())
+            key = str(transaction.owner).encode()
+            self._produce(producer, topic + PROGRESS, text, partition=partition, key=key)
             producer.commit_transaction(SECONDS)
         except KafkaException as failure:
             return self._outcome_of(failure.args[0], transaction.producer)
@@ -198,13 +208,25 @@ class KafkaClient:
 
     def _send(self, producer: KafkaProducer, address: Address, record: Record) -> None:
         topic, partition = topic_of(self._settings.prefix, address)
-        message = self._wire.encode(record)
-        self._produce(producer, topic, partition, message.value, headers=dict(message.headers))
+        outlets = self._log.outlets
+        match record:
+            case Results():
+                assert outlets is not None
+                for parcel in outlets.results(record):
+                    self._produce(producer, outlets.topic, parcel.value, key=parcel.key)
+            case LateTuples() | SetAside():
+                assert outlets is not None
+                parcels = outlets.late(record) if isinstance(record, LateTuples) else outlets.dead(record)
+                for parcel in parcels:
+                    self._produce(producer, topic, parcel.value, partition=partition, headers=dict(parcel.headers))
+            case _:
+                message = self._wire.encode(record)
+                self._produce(producer, topic, message.value, partition=partition, headers=dict(message.headers))
 
-    def _produce(self, producer: KafkaProducer, topic: str, partition: int, value: bytes, **more: Any) -> None:
+    def _produce(self, producer: KafkaProducer, topic: str, value: bytes, **more: Any) -> None:
         while True:
             try:
-                producer.produce(topic, value, partition=partition, **more)
+                producer.produce(topic, value, **more)
                 return
             except BufferError:
                 producer.poll(0.05)  # the queue to the broker is full: a slow broker slows us

@@ -93,9 +93,16 @@ _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
 
 def json_lines(table: pa.Table) -> bytes:
-    """One object a line. Column by column, and joined at the end: no Python for a single row but for odd strings."""
+    """One object a line."""
+    data, _ = json_objects(table)
+    return data
+
+
+def json_objects(table: pa.Table) -> tuple[bytes, list[int]]:
+    """One object a line, and where each line ends, its line end included. Column by column, and joined at the end: no
+    Python for a single row but for odd strings."""
     if not len(table):
-        return b""
+        return b"", []
     table = with_text_ids(table)
     pieces: list[object] = []
     for position, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
@@ -105,9 +112,9 @@ def json_lines(table: pa.Table) -> bytes:
     pieces.append(pa.scalar("}\n"))
     lines = pc.binary_join_element_wise(*pieces, pa.scalar(""))
     lines = lines.combine_chunks() if isinstance(lines, pa.ChunkedArray) else lines
-    ends = np.frombuffer(lines.buffers()[1], np.int32)
-    begin, end = int(ends[lines.offset]), int(ends[lines.offset + len(lines)])
-    return lines.buffers()[2].slice(begin, end - begin).to_pybytes()
+    ends = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
+    begin, end = int(ends[0]), int(ends[-1])
+    return lines.buffers()[2].slice(begin, end - begin).to_pybytes(), (ends[1:] - begin).tolist()
 
 
 def _json_values(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -1,0 +1,118 @@
+"""One unit in one process: its loop, over Kafka and Redis, until it is asked to stop or somebody took its place.
+
+The same loops as in the embedded engine and in the simulator (tiers/loops.py). Everything here is made in the process
+that uses it: clients do not survive a fork.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import redis
+
+from biclique.hosts.perform import Performer, start_unit
+from biclique.hosts.units.spec import UnitSpec
+from biclique.plan.make import make_plan
+from biclique.plan.model import Plan
+from biclique.plan.table import first_table
+from biclique.ports.control_folder import ControlFolder
+from biclique.ports.kafka_log import KafkaLog, KafkaSettings
+from biclique.ports.outlets import Outlets
+from biclique.ports.redis_store import RedisStore
+from biclique.ports.wire import Wire
+from biclique.query.compile import compile_manifest
+from biclique.query.model import Kafka
+from biclique.routing.table import UnitId
+from biclique.tiers.effects import Effect, End, Loop, Orders, PublishManifest
+from biclique.tiers.loops import dispatcher_loop, joiner_loop, merger_loop
+from biclique.tiers.messages import unit_address
+from biclique.tiers.progress import SourcePartition
+
+
+def run_unit(spec: UnitSpec) -> End:
+    around = spec.surroundings
+    plan = make_plan(compile_manifest(spec.manifest))
+    control = ControlFolder(Path(around.control))
+    attempt = control.next_attempt(f"{spec.tier} {spec.name}")
+    log = KafkaLog(KafkaSettings(around.kafka, around.prefix, attempt), Wire(plan), Outlets(plan.query))
+    store = RedisStore(redis.Redis.from_url(around.redis), around.prefix)
+    client = log.client()
+    checkpoints = _Checkpoints(around.checkpoint_s)
+    performer = Performer(
+        client,
+        store,
+        table=control.table,
+        orders=lambda: Orders(seal=checkpoints.due(), stop=control.stopping()),
+        clock_ms=lambda: time.time_ns() // 1_000_000,
+        rest=lambda milliseconds: time.sleep(milliseconds / 1000),
+    )
+    try:
+        if spec.tier == "joiner":
+            unit = unit_of(plan, spec.name)
+            start_unit(client, unit, first_table(plan), log.bounds(unit_address(unit)).end)
+        return _driven(_loop_of(plan, spec, log), performer, checkpoints)
+    finally:
+        client.close()
+
+
+def run_specs(specs: Iterator[str]) -> None:
+    """A Spark task: one unit."""
+    for text in specs:
+        run_unit(UnitSpec.from_json(text))
+
+
+def unit_of(plan: Plan, name: str) -> UnitId:
+    return next(unit for unit in first_table(plan).units() if str(unit) == name)
+
+
+def dispatcher_of(partition: SourcePartition, dispatchers: int) -> int:
+    """Fixed for a query's life: a source partition comes through one partition of shuffled, always."""
+    return (partition.source + partition.partition) % dispatchers
+
+
+def _loop_of(plan: Plan, spec: UnitSpec, log: KafkaLog) -> Loop:
+    match spec.tier:
+        case "dispatcher":
+            number = int(spec.name)
+            partitions = [
+                partition
+                for source, description in enumerate(plan.query.sources)
+                if isinstance(description.input, Kafka)
+                for partition in (SourcePartition(source, p) for p in range(log.partitions(description.input.topic)))
+                if dispatcher_of(partition, plan.dispatchers) == number
+            ]
+            return dispatcher_loop(plan, number, partitions)
+        case "joiner":
+            return joiner_loop(plan, unit_of(plan, spec.name))
+        case "merger":
+            return merger_loop(plan, int(spec.name))
+        case tier:
+            raise AssertionError(tier)
+
+
+class _Checkpoints:
+    """One is due so often; none before the first interval has passed, since a restart has just restored."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s, self._next = interval_s, time.monotonic() + interval_s
+
+    def due(self) -> bool:
+        return time.monotonic() >= self._next
+
+    def made(self) -> None:
+        self._next = time.monotonic() + self._interval_s
+
+
+def _driven(loop: Loop, performer: Performer, checkpoints: _Checkpoints) -> End:
+    try:
+        effect: Effect = next(loop)
+        while True:
+            answer = performer(effect)
+            if isinstance(effect, PublishManifest):
+                checkpoints.made()
+            effect = loop.send(answer)
+    except StopIteration as stop:
+        end: End = stop.value
+        return end

@@ -1,0 +1,38 @@
+"""What a unit's process is told: the query, which unit of it, and where the world is. Plain JSON, as it travels from a
+driver to a task on another machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """`kafka`: librdkafka's settings. `prefix`: of topics, keys and transactional ids, of no other query.
+    `checkpoint_s`: between two checkpoints of a unit."""
+
+    kafka: dict[str, Any]
+    redis: str
+    control: str
+    prefix: str
+    checkpoint_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class UnitSpec:
+    """`tier`: dispatcher, joiner or merger; `name`: as in its producer (`tiers/messages.py`)."""
+
+    manifest: str
+    tier: str
+    name: str
+    surroundings: Surroundings
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> UnitSpec:
+        values = json.loads(text)
+        return UnitSpec(**{**values, "surroundings": Surroundings(**values["surroundings"])})

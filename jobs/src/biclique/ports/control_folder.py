@@ -1,0 +1,87 @@
+"""The control port as a folder: for a query without Kubernetes, on one machine or on a disk that all can see.
+
+    <folder>/tables/<version>.json    <folder>/attempts/<name>    <folder>/stop
+
+A table appears under its name whole or not at all. Attempts are counted under a lock on the file that counts them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+from biclique.ports.control import OutOfTurn
+from biclique.ports.table_json import decode_table, encode_table
+from biclique.routing.table import RoutingTable
+
+LOOK_S = 0.2  # how old what a process knows of the folder may be
+
+
+class ControlFolder:
+    def __init__(self, folder: Path) -> None:
+        self._tables, self._attempts, self._stop = folder / "tables", folder / "attempts", folder / "stop"
+        self._tables.mkdir(parents=True, exist_ok=True)
+        self._attempts.mkdir(exist_ok=True)
+        self._known: dict[int, RoutingTable] = {}
+        self._newest, self._stopping, self._looked = -1, False, float("-inf")
+
+    def table(self, version: int | None) -> RoutingTable | None:
+        self._look()
+        wanted = self._newest if version is None else version
+        if wanted not in self._known:
+            try:
+                self._known[wanted] = decode_table(self._file(wanted).read_text())
+            except FileNotFoundError:
+                return None
+        return self._known[wanted]
+
+    def publish(self, table: RoutingTable) -> None:
+        self._look(fresh=True)
+        if table.version == self._newest and self.table(table.version) == table:
+            return
+        if table.version != self._newest + 1:
+            raise OutOfTurn(f"version {table.version} does not follow version {self._newest}")
+        written = self._tables / f".{os.getpid()}"
+        written.write_text(encode_table(table))
+        try:
+            os.link(written, self._file(table.version))  # fails where another was quicker
+        except FileExistsError:
+            raise OutOfTurn(f"version {table.version} has been written by somebody else") from None
+        finally:
+            written.unlink()
+        self._look(fresh=True)
+
+    def next_attempt(self, name: str) -> int:
+        with (self._attempts / quote(name, safe="")).open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            attempt = int(file.read() or "0") + 1
+            file.seek(0)
+            file.truncate()
+            file.write(str(attempt))
+            file.flush()
+            os.fsync(file.fileno())
+        return attempt
+
+    def stopping(self) -> bool:
+        self._look()
+        return self._stopping
+
+    def stop(self) -> None:
+        self._stop.touch()
+
+    def start(self) -> None:
+        self._stop.unlink(missing_ok=True)
+
+    def _look(self, fresh: bool = False) -> None:
+        if not fresh and time.monotonic() < self._looked + LOOK_S:
+            return
+        versions = (int(path.stem) for path in self._tables.glob("*.json"))
+        self._newest, self._stopping = max(versions, default=-1), self._stop.exists()
+        self._looked = time.monotonic()
+
+    def _file(self, version: int) -> Path:
+        return self._tables / f"{version}.json"

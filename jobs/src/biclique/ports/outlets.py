@@ -1,0 +1,76 @@
+"""Records that leave the system, as messages that people and other tools read.
+
+* Results go to the user's topic: a row as JSON, keyed by its result id (32 hexadecimal digits); or many rows as one
+  Arrow IPC stream, which has no key, and the ids as its last column.
+* Late tuples go to <prefix>.late: the fields that the query uses, as JSON. Headers: source, partition, offset,
+  watermark_us.
+* Dead records go to <prefix>.dead: the bytes that came. Headers: source, partition, offset, place, reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from biclique.core.codec import encode_batch
+from biclique.core.rows import Vector
+from biclique.ports.tables import RESULT_ID, file_column, json_objects, result_table
+from biclique.query.model import Format, Kafka, Query
+from biclique.query.types import TIMESTAMP
+from biclique.query.used import used_fields
+from biclique.tiers.messages import LateTuples, Results, SetAside
+
+ARROW_ROWS = 8_192  # of one message: 256 kB at 32 bytes a row
+ID_TEXT = 32
+
+
+class Parcel(NamedTuple):
+    key: bytes | None
+    value: bytes
+    headers: Mapping[str, bytes]
+
+
+class Outlets:
+    def __init__(self, query: Query) -> None:
+        assert isinstance(query.output, Kafka)
+        self._query, self._format = query, query.output.format
+        self.topic = query.output.topic
+
+    def results(self, results: Results) -> Iterator[Parcel]:
+        table = result_table(self._query.items, results)
+        if self._format is Format.ARROW:
+            for batch in table.combine_chunks().to_batches(max_chunksize=ARROW_ROWS):
+                yield Parcel(None, encode_batch(batch), {})
+            return
+        # The id's text is the last member of a row: cut out of it, not made again.
+        lines, ends = json_objects(table)
+        assert table.column_names[-1] == RESULT_ID
+        start = 0
+        for end in ends:
+            yield Parcel(lines[end - 3 - ID_TEXT : end - 3], lines[start : end - 1], {})
+            start = end
+
+    def late(self, late: LateTuples) -> Iterator[Parcel]:
+        source = self._query.sources[late.source]
+        fields = [source.fields[position] for position in used_fields(self._query, late.source)]
+        columns = [file_column(vector, field.type) for vector, field in zip(late.columns, fields, strict=True)]
+        names = [field.name for field in fields]
+        times = file_column(Vector(late.times), TIMESTAMP)
+        lines, ends = json_objects(pa.Table.from_arrays([*columns, times], [*names, "_event_time"]))
+        start = 0
+        for offset, end in zip(late.offsets.tolist(), ends, strict=True):
+            headers = _place(source.name, late.partition, offset)
+            yield Parcel(None, lines[start : end - 1], headers | {"watermark_us": str(late.watermark).encode()})
+            start = end
+
+    def dead(self, dead: SetAside) -> Iterator[Parcel]:
+        name = self._query.sources[dead.source].name
+        for record in dead.records:
+            why = {"place": record.place.encode(), "reason": record.reason.encode()}
+            yield Parcel(None, record.raw, _place(name, dead.partition, record.offset) | why)
+
+
+def _place(source: str, partition: int, offset: int) -> dict[str, bytes]:
+    return {"source": source.encode(), "partition": str(partition).encode(), "offset": str(offset).encode()}
