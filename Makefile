@@ -119,11 +119,11 @@ test: servers ## Every test that needs no cluster, and the simulator: at most fi
 	@tail -n 1 $(PYTEST_LOG)
 
 .PHONY: simulate soak
-simulate: setup ## One simulated run with its story (SEED=…)
-	$(BIN)/python -m tests.simulation simulate --seed $(SEED)
+simulate: setup ## One simulated run with its story (SEED=…; ALL=1: the whole of it)
+	$(BIN)/python -m tests.simulation simulate --seed $(SEED) $(if $(ALL),--all)
 
-soak: setup ## Seeds, fuzz inputs and planted bugs until stopped
-	$(BIN)/python -m tests.simulation soak
+soak: setup ## Seeds, fuzz inputs and planted bugs until stopped (MINUTES=…; FIRST=… goes on where one was left)
+	$(BIN)/python -m tests.simulation soak --jobs $(JOBS) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FIRST),--first $(FIRST))
 
 # --- something to look at --------------------------------------------------------------------------------------------
 

@@ -16,11 +16,13 @@ from biclique.query.expression import Column, Scalar
 from biclique.query.model import OnBadRecord
 from biclique.routing.protocol import Role, Strategy
 from biclique.routing.table import UnitId
-from biclique.tiers.messages import Address, LateTuples, Producer, SetAside, Topic
+from biclique.tiers.messages import TIME_NEVER, Address, LateTuples, Producer, SetAside, Topic
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
 from tests.model.evaluate import FAILED, evaluate
 from tests.model.evidence import Evidence, SourceRecord, Violation
 from tests.model.pieces import Given, Logs, Piece, holds
+
+BEYOND_ALL_TIMES = 1 << 62
 
 
 class Accounts:
@@ -105,6 +107,11 @@ class Accounts:
             drop = self.query.sources[key.source].on_bad_record is OnBadRecord.DROP
             if late or there or dead != (0 if drop else 1):
                 return broken("is unreadable")
+            if not drop and filed.bytes_of[key, record.offset] != record.raw:
+                there_is = filed.bytes_of[key, record.offset]
+                return "dead", [
+                    Violation("dead keeps its bytes", f"{name} was {record.raw!r}, and {there_is!r} is filed")
+                ]
             return ("dropped" if drop else "dead"), []
         passing = {n for n in ids if self._passes(n, record)}
         if dead:
@@ -152,19 +159,27 @@ class Accounts:
     def _late_without_reason(
         self, key: SourcePartition, records: Sequence[SourceRecord], filed: _Filed
     ) -> Iterator[Violation]:
-        """Late is only what came out of order, or after a sleep, in its own partition: nobody else's clock makes it
-        so."""
+        """Late is only what came out of order, or after a sleep, in its own partition: nobody else's clock makes it so.
+
+        A sleep excuses what follows until a tuple of the partition is accepted: the watermark was no further than that
+        tuple's time then, and the partition's own times carry it on from there.
+        """
         event_time = self.query.sources[key.source].event_time
-        greatest, born, slept = None, 0, 0
+        greatest, born, excused_below = None, self.evidence.began_ms, TIME_NEVER
         for record in records:
-            slept = max(slept, record.born_ms - born)
+            if record.born_ms - born >= event_time.idle_after_us // 1000 - 1:
+                excused_below = BEYOND_ALL_TIMES
             born = record.born_ms
             if filed.late[key, record.offset]:
                 disordered = greatest is not None and record.time < greatest - event_time.lateness_us
-                if not disordered and slept < event_time.idle_after_us // 1000 - 1:
+                if not disordered and record.time >= excused_below:
                     yield Violation("late has a reason", f"{self.query.sources[key.source].name} {record} has none")
                 if record.time >= filed.watermark[key, record.offset]:
                     yield Violation("late has a reason", f"{record} is not below {filed.watermark[key, record.offset]}")
+            elif any(
+                tuple_id(n, key.partition, record.offset) in self.accepted[n] for n in self._relations[key.source]
+            ):
+                excused_below = min(excused_below, record.time)
             if record.values is not None:
                 greatest = record.time if greatest is None else max(greatest, record.time)
 
@@ -187,6 +202,7 @@ class _Filed:
         self.late: Counter[tuple[SourcePartition, int]] = Counter()
         self.dead: Counter[tuple[SourcePartition, int]] = Counter()
         self.watermark: dict[tuple[SourcePartition, int], int] = {}
+        self.bytes_of: dict[tuple[SourcePartition, int], bytes] = {}
         self.violations: list[Violation] = []
         for address, log in evidence.logs.items():
             if address.topic in {Topic.LATE, Topic.DEAD}:
@@ -203,8 +219,9 @@ class _Filed:
             key = SourcePartition(record.source, record.partition)
             for dead in record.records:
                 self.dead[key, dead.offset] += 1
-                if not dead.reason or not dead.place:
-                    self.violations.append(Violation("dead has a reason", f"{dead}"))
+                self.bytes_of[key, dead.offset] = dead.raw
+                if not dead.reason or f"offset {dead.offset}" not in dead.place:
+                    self.violations.append(Violation("dead has a reason and a place", f"{dead}"))
         else:
             self.violations.append(Violation("conservation", f"{address} holds {record}"))
             return

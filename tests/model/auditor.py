@@ -20,6 +20,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from biclique.core.stamps import epoch_of
+from biclique.kernels.groups import SumOverflow
 from biclique.kernels.hashing import result_ids
 from biclique.query.expression import Scalar
 from biclique.query.model import Aggregate, GroupKey
@@ -32,7 +33,7 @@ from tests.model.evaluate import Outcome, evaluate
 from tests.model.evidence import Evidence, Violation
 from tests.model.pieces import Logs, Piece, scalars
 from tests.model.signals import signal_violations
-from tests.model.standing import standing_violations
+from tests.model.standing import standing_violations, unfounded_overflow
 from tests.model.unit_answers import Ids, StagePredicate, UnitAnswers
 
 SHOWN = 3  # violations of one kind; the rest are counted
@@ -47,6 +48,14 @@ def audit(evidence: Evidence) -> list[Violation]:
     for part in (accounts.violations(), signal_violations(evidence), answers.violations(), stuck(evidence, logs)):
         found += _some(part)
     return found
+
+
+def overflow_violations(evidence: Evidence, overflow: SumOverflow) -> Iterator[Violation]:
+    """Of a run that a SUM has stopped: there must be a group whose sum does not fit."""
+    logs = Logs(evidence)
+    accounts = Accounts(evidence, logs)
+    results = Answers(evidence, logs, accounts).expected()[-1].values()
+    yield from unfounded_overflow(evidence, list(results), overflow)
 
 
 def _some(violations: Iterator[Violation]) -> list[Violation]:
@@ -71,7 +80,7 @@ class Answers:
         self._units = UnitAnswers(evidence, logs, self._stamps)
 
     def violations(self) -> Iterator[Violation]:
-        expected = self._expected()
+        expected = self.expected()
         last = len(self.plan.stages) - 1
         by_unit: dict[UnitId, list[Ids]] = {}
         makers: dict[Ids, list[UnitId]] = {}
@@ -89,7 +98,7 @@ class Answers:
 
     # What the accepted tuples give, and who must say it.
 
-    def _expected(self) -> list[dict[Ids, tuple[Piece, ...]]]:
+    def expected(self) -> list[dict[Ids, tuple[Piece, ...]]]:
         """For each stage: ids → the pieces that they name."""
         by_relation = self.accounts.accepted
         order = self.plan.order

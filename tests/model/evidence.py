@@ -20,12 +20,13 @@ from biclique.tiers.progress import Progress, SourcePartition
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
     """`values`: of all fields of the source; None: nobody can read it. `born_ms`: when it came, by the run's own
-    clock."""
+    clock. `raw`: the bytes of a record that nobody can read."""
 
     offset: int
     time: int
     values: tuple[Scalar, ...] | None
     born_ms: int = 0
+    raw: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Evidence:
     unfinished: Sequence[str] = ()
     finished: bool = False  # the input has ended, and mergers were asked to write what they held back
     asleep: frozenset[SourcePartition] = frozenset()  # partitions that send nothing, and may
+    began_ms: int = 0  # by the clock of `SourceRecord.born_ms`
 
 
 @dataclass(frozen=True, slots=True)

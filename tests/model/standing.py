@@ -14,8 +14,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from biclique.kernels.groups import SumOverflow
 from biclique.query.expression import Column, Expression, Scalar
 from biclique.query.model import Aggregate, AggregateFunction, GroupKey, Query
+from biclique.query.types import Kind
 from biclique.tiers.messages import TIME_NEVER, Address, Producer, Results, Topic
 from biclique.tiers.progress import MergerProgress
 from tests.model.evaluate import Outcome, evaluate, rank
@@ -48,13 +50,7 @@ class Written:
 
 def standing_violations(evidence: Evidence, found: Sequence[tuple[Piece, ...]]) -> Iterator[Violation]:
     query = evidence.plan.query
-    results = [
-        Result(
-            {column: value for piece in pieces for column, value in piece.values.items()},
-            max(piece.newest for piece in pieces),
-        )
-        for pieces in found
-    ]
+    results = results_of(found)
     written = [row for number in range(evidence.plan.mergers) for row in _written(evidence, number)]
     if not query.aggregating:
         yield from _distinct(evidence, results, written)
@@ -65,6 +61,32 @@ def standing_violations(evidence: Evidence, found: Sequence[tuple[Piece, ...]]) 
             yield Violation(PROMISE, f"group {row.row} is written again, after its window was closed")
         standing[row.identity] = row
     yield from _groups(evidence, results, list(standing.values()))
+
+
+def results_of(found: Sequence[tuple[Piece, ...]]) -> list[Result]:
+    return [
+        Result(
+            {column: value for piece in pieces for column, value in piece.values.items()},
+            max(piece.newest for piece in pieces),
+        )
+        for pieces in found
+    ]
+
+
+def unfounded_overflow(
+    evidence: Evidence, found: Sequence[tuple[Piece, ...]], overflow: SumOverflow
+) -> Iterator[Violation]:
+    """A run that stopped because a SUM does not fit into its type, and all results are known: it must be so. (A sum of
+    whole numbers that are not negative; others may have been too great on the way.)"""
+    query = evidence.plan.query
+    members: dict[Key, list[Result]] = {}
+    for result in results_of(found):
+        members.setdefault(_group_key(query, result), []).append(result)
+    at, item = next((n, item) for n, item in enumerate(query.items) if item.name == overflow.item)
+    sums = [_group_row(query, of)[at] for of in members.values()]
+    most = 10**item.type.precision - 1 if item.type.kind is Kind.DECIMAL else (1 << 63) - 1
+    if not any(isinstance(total, int) and total > most for total in sums):
+        yield Violation("a run stops for a reason", f"{overflow}; the sums are {sums[:8]}")
 
 
 def _written(evidence: Evidence, number: int) -> Iterator[Written]:

@@ -84,6 +84,7 @@ class FakeLog:
         self.epochs: dict[Producer, int] = {}
         self.fenced_by_timeout: set[tuple[Producer, int]] = set()
         self.current: dict[Producer, Transaction] = {}  # open, or decided with markers under way
+        self.aborted = 0
 
     # --- for its owner -----------------------------------------------------------------------------------------------
 
@@ -143,6 +144,7 @@ class FakeLog:
         assert transaction.state is State.OPEN
         transaction.state = state
         if state is State.ABORTED:
+            self.aborted += 1
             transaction.hidden = False  # there is nothing to show
         self._close_if_done(transaction)
 

@@ -10,6 +10,7 @@ import numpy as np
 from biclique.plan.table import first_table
 from biclique.query.used import used_fields
 from biclique.routing.table import RoutingTable, UnitId
+from biclique.tiers.birth import birth
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import Loop
 from biclique.tiers.inbox import HeldMax, joiner_producer
@@ -50,6 +51,9 @@ class Hosting:
     def unit(self, unit: UnitId) -> Tier:
         return joiner_producer(unit), lambda: joiner_loop(self.plan, unit, self._limits, self._reads)
 
+    def birth(self, unit: UnitId, table: RoutingTable, lower: int) -> Tier:
+        return joiner_producer(unit), lambda: birth(unit, table, lower)
+
     def merger(self, number: int) -> Tier:
         return merger_producer(number), lambda: merger_loop(
             self.plan, number, self.scenario.hold, self._reads, written_max=self._written_max
@@ -60,7 +64,7 @@ class Hosting:
         source = self.plan.query.sources[key.source]
         readable = [r for r in records if r.values is not None]
         dead = [
-            DeadRecord(r.offset, b"?", f"{source.name}, partition {key.partition}, offset {r.offset}", "unreadable")
+            DeadRecord(r.offset, r.raw, f"{source.name}, partition {key.partition}, offset {r.offset}", "unreadable")
             for r in records
             if r.values is None
         ]

@@ -47,6 +47,20 @@ class Operation:
 
 
 @dataclass(frozen=True)
+class Habits:
+    """What an operator likes to begin. `moves`: of the leaves, where units could also wait until they are empty.
+    `comebacks`: of the joins, where a unit has left before. `receivers_leave`: rather those that hold moved tuples or
+    have left before."""
+
+    moves: float = 0.6
+    comebacks: float = 0.7
+    receivers_leave: bool = False
+
+
+HABITS = Habits()
+
+
+@dataclass(frozen=True)
 class Decision:
     """What the world does about it: start a unit, end one, show a table."""
 
@@ -69,9 +83,14 @@ class Operator:
     empty."""
 
     def __init__(
-        self, plan: Plan, table: RoutingTable, scalable: frozenset[Subgroup], windowed: frozenset[Subgroup]
+        self,
+        plan: Plan,
+        table: RoutingTable,
+        scalable: frozenset[Subgroup],
+        windowed: frozenset[Subgroup],
+        habits: Habits = HABITS,
     ) -> None:
-        self.table, self.operations = table, list[Operation]()
+        self.table, self.operations, self._habits = table, list[Operation](), habits
         self._scalable, self._windowed = scalable, windowed
         self._stages = len(plan.stages) + (plan.mergers > 0)  # mergers listen to the units of the last stage
         self._announcements = Announcements(plan)
@@ -144,9 +163,9 @@ class Operator:
             return replace(decision, starts=unit)
         if len(stores) < 2:
             return Decision()
-        unit = rng.choice(stores)
+        unit = rng.choice(self._likely_leavers(stores))
         rest = tuple(u for u in stores if u != unit)
-        by_move = subgroup not in self._windowed or rng.random() < 0.6
+        by_move = subgroup not in self._windowed or rng.random() < self._habits.moves
         if by_move and self.operations and self._holds_announcers(subgroup):
             return Decision()
         decision = self._publish(reach, stores={subgroup: rest}, move=(unit, rng.choice(rest)) if by_move else None)
@@ -154,12 +173,18 @@ class Operator:
         self.operations.append(Operation(kind, unit, self.table.version))
         return decision
 
+    def _likely_leavers(self, stores: tuple[UnitId, ...]) -> tuple[UnitId, ...]:
+        if not self._habits.receivers_leave:
+            return stores
+        receivers = {move.target for move in self.table.moves}
+        return tuple(unit for unit in stores if unit in receivers or unit.generation) or stores
+
     def _holds_announcers(self, subgroup: Subgroup) -> bool:
         return subgroup.stage + 2 < self._stages
 
     def _joiner(self, subgroup: Subgroup, rng: random.Random) -> UnitId:
         gone = [unit for unit in self._left if unit.subgroup == subgroup]
-        if gone and rng.random() < 0.7:
+        if gone and rng.random() < self._habits.comebacks:
             self._left.remove(gone[0])
             return gone[0]._replace(generation=gone[0].generation + 1)
         number = self._numbers[subgroup]

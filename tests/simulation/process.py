@@ -15,7 +15,9 @@ from biclique.ports.checkpoints import CheckpointStore
 from biclique.routing.table import RoutingTable
 from biclique.tiers.effects import Commit, Effect, End, Fetched, Loop, Orders, Outcome, Read
 from biclique.tiers.messages import Address, Producer, Topic
+from tests.simulation.coverage import OPEN
 from tests.simulation.fake_log import FakeClient, FakeLog
+from tests.simulation.observer import Observer
 
 
 class Surroundings(Protocol):
@@ -35,7 +37,8 @@ class Surroundings(Protocol):
 
 
 class Process:
-    """`skew`: of this machine's clock. `deaf_until`: till then it learns nothing new from the signals topic."""
+    """`skew`: of this machine's clock. `deaf_until`: till then it learns nothing new from the signals topic.
+    `happened`: what the observer saw since the world last looked."""
 
     def __init__(self, world: Surroundings, producer: Producer, make: Callable[[], Loop], skew: int) -> None:
         self.world, self.producer, self.make, self.skew = world, producer, make, skew
@@ -51,9 +54,11 @@ class Process:
             lambda: world.now + self.skew,
             self._rest,
         )
+        self.happened: list[str] = []
+        self._observer = Observer(producer)
         self._loop = make()
         self._open: Commit | None = None
-        self._passed: dict[Address, int] = {}  # how far each partition has been read
+        self._passed: dict[Address, int] = {}  # how far each partition of its input has been read
         self._effect: Effect | None = None
         self._resume(None)
 
@@ -77,6 +82,11 @@ class Process:
     def committing(self) -> bool:
         return self._open is not None
 
+    @property
+    def point(self) -> str:
+        """Between which two steps it stands: what it is about to do."""
+        return OPEN if self.committing else type(self._effect).__name__
+
     def step(self) -> None:
         """Perform what the loop has asked for, and let it ask for the next thing."""
         effect, self.rests_until = self._effect, 0
@@ -97,10 +107,13 @@ class Process:
     def _resume(self, answer: Any) -> None:
         if isinstance(answer, Outcome) and answer is not Outcome.COMMITTED:
             self.world.note(f"{self.producer}: the outcome of a commit is {answer.value}")
+        asked = self._effect
         try:
             self._effect = self._loop.send(answer)
         except StopIteration as stop:
-            self.ended = stop.value
+            self._effect, self.ended = None, stop.value
+        if asked is not None:
+            self.happened += self._observer.see(asked, answer, self._effect)
 
     def _read(self, effect: Read) -> Fetched:
         deaf = effect.address.topic is Topic.SIGNALS and self.world.now < self.deaf_until
@@ -108,8 +121,15 @@ class Process:
             start = self.world.log.bounds(effect.address).start
             return Fetched((), effect.offset, start, effect.offset)
         fetched = self.client.read(effect.address, effect.offset, effect.limit)
-        self._passed[effect.address] = fetched.next_offset
+        if self._is_input(effect.address):
+            self._passed[effect.address] = fetched.next_offset
         return fetched
+
+    def _is_input(self, address: Address) -> bool:
+        """Not the partition of a sibling, from which a unit takes over what was moved to it: more of that is no
+        reason to wake up. A unit's own is the first that it reads."""
+        known = [mine for mine in self._passed if mine.topic is address.topic]
+        return address.topic is not Topic.UNIT or not known or known == [address]
 
     def _rest(self, milliseconds: int) -> None:
         self.rests_until = self.world.now + milliseconds

@@ -7,6 +7,7 @@ Event time advances with the run's clock, so windows pass, and lags by partition
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from biclique.plan.make import make_plan
@@ -66,8 +67,8 @@ class Scenario:
         )
 
 
-def scenario_of(rng: random.Random) -> Scenario:
-    query = random_query(rng)
+def scenario_of(rng: random.Random, make_query: Callable[[random.Random], Query] = random_query) -> Scenario:
+    query = make_query(rng)
     try:
         plan = make_plan(query)
     except QueryError:  # hash gives way to random where no equality joins two relations, and random has one subgroup

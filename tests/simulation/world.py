@@ -4,59 +4,50 @@ Random actions under faults first: records come, shuffler tasks send, processes 
 operator scales, markers arrive, the store forgets, the log is trimmed. Then the faults stop, the sources that are
 awake send last ticks, and everything runs until it is quiet. What went in and what came out goes to the auditor.
 
-`World(seed)` decides everything by one random generator, so a seed is a run.
+`World(seed)` decides everything by one random generator, so a seed is a run. What only some seeds have (a focus, see
+focus.py; dispatchers that share a process; units whose start may crash; the bytes of dead records) is decided by
+generators of its own, so that the runs of the other seeds are not moved by it.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from biclique.hosts.perform import start_unit
+from biclique.kernels.groups import SumOverflow
 from biclique.ports.memory import MemoryStore
 from biclique.routing.table import RoutingTable, UnitId
 from biclique.tiers.effects import End, Orders
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.messages import Address, Producer, Signal, Topic, unit_address
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePartition
-from tests.model.auditor import audit
+from tests.model.auditor import audit, overflow_violations
 from tests.model.evidence import Evidence, SourceRecord, Violation
 from tests.simulation.byte_bounds import byte_bounds_of
+from tests.simulation.coverage import ABORTED, FAULTS, OVERFLOW, TOGETHER, TRIMMED, crash_at
 from tests.simulation.fake_log import FakeLog
 from tests.simulation.faulty_store import FaultyStore
+from tests.simulation.focus import focus_of
 from tests.simulation.hosting import Hosting
-from tests.simulation.operator import Operator
+from tests.simulation.operator import Kind, Operator
 from tests.simulation.process import Process
 from tests.simulation.scenario import Scenario, scenario_of, with_count_windows
 from tests.simulation.shuffler_tasks import ShufflerTasks
 
-FAULTS = (
-    "shuffler",
-    "zombie task",
-    "lost send of the shuffler",
-    "early heartbeat",
-    "clock",
-    "skew",
-    "dispatcher",
-    "joiner",
-    "merger",
-    "zombie",
-    "pause",
-    "deaf",
-    "stale table",
-    "stepping in",
-    "late reader",
-    "lost send",
-    "lost request",
-    "lost acknowledgement",
-    "slow markers",
-    "time-out",
-    "store rolls back",
-    "store loses",
-    "store damages",
-)
 PASSES_MAX = 40
 BEGINNINGS_MS = (100_000, 1_790_000_000_000)  # with today's clock a stamp's highest bit is set
+
+
+@dataclass(frozen=True)
+class Starting:
+    """A unit that is being born; the table that names it is shown when it is there."""
+
+    unit: UnitId
+    lower: int
+    table: RoutingTable
 
 
 class World:
@@ -66,8 +57,14 @@ class World:
         self.faults, self.finishing = True, False
         rates = (0, 0.5, 1, 2)
         self.rates = {kind: self.rng.choice(rates) for kind in FAULTS}  # each run has its own mix of faults
+        self.focus = focus_of(seed)
+        self.rates |= self.focus.rates
+        self.together = random.Random(f"{seed}/hosts").random() < 0.2  # all dispatchers in one process
+        self.slow_starts = random.Random(f"{seed}/starts").random() < 0.3
+        self.happened: Counter[str] = Counter()
         apart = random.Random(f"{seed}/count-window")
-        self.scenario: Scenario = with_count_windows(scenario_of(self.rng), apart)
+        self.scenario: Scenario = with_count_windows(scenario_of(self.rng, self.focus.query), apart)
+        self.scenario = replace(self.scenario, **self.focus.settings(self.rng))
         self.plan = self.scenario.plan
         self.log = FakeLog(self.rng, self.chance)
         self.store: MemoryStore = FaultyStore(self.rng)
@@ -80,7 +77,10 @@ class World:
         self.greatest_time = self.scenario.first_time
         self.processes: dict[Producer, Process] = {}
         self.zombies: list[Process] = []
-        self.operator = Operator(self.plan, self.tables[0], self.scenario.scalable, self.scenario.windowed)
+        self.operator = Operator(
+            self.plan, self.tables[0], self.scenario.scalable, self.scenario.windowed, self.focus.habits
+        )
+        self.starting: Starting | None = None
         self._heard_to = 0
         for number in range(self.plan.dispatchers):
             self._run(self.tiers.dispatcher(number))
@@ -93,7 +93,10 @@ class World:
     # --- what others ask of the world --------------------------------------------------------------------------------
 
     def chance(self, what: str, probability: float) -> bool:
-        return self.faults and self.rng.random() < probability * self.rates[what]
+        if not self.faults or self.rng.random() >= probability * self.rates[what]:
+            return False
+        self.happened[f"fault: {what}"] += 1
+        return True
 
     def note(self, text: str) -> None:
         if self.tracing:
@@ -127,18 +130,44 @@ class World:
         self.faults = faults
         self._run(self.tiers.unit(unit))
 
+    def _start_slowly(self, unit: UnitId, table: RoutingTable) -> None:
+        """Whoever starts it may crash between any two steps, or look dead and come back when the unit runs."""
+        lower = self.log.bounds(unit_address(unit)).end
+        self.starting = Starting(unit, lower, table)
+        self._run(self.tiers.birth(unit, table, lower))
+
+    def _started(self, done: Starting) -> None:
+        self.starting = None
+        self.lower[done.unit] = done.lower
+        self.tables.append(done.table)
+        self._run(self.tiers.unit(done.unit))
+
     def _restart(self, process: Process, why: str) -> None:
         self.note(f"{process.producer} restarts: {why}")
         self.processes[process.producer] = Process(self, process.producer, process.make, process.skew)
 
     def _crash(self, process: Process) -> None:
-        if self.rng.random() < 0.4 * bool(self.rates["zombie"]):
-            process.zombie = True
-            process.paused_until = self.now + self.rng.choice((0, 30, 150, 600))
-            self.zombies.append(process)
-            self._restart(process, "it only looked dead")
-        else:
-            self._restart(process, "it crashed" + (", its transaction open" if process.committing else ""))
+        beside = self._beside(process)
+        self.happened[TOGETHER] += bool(beside)
+        if self.starting and process.producer == joiner_producer(self.starting.unit):
+            self.happened["a start crashes"] += 1
+        zombie = self.rng.random() < 0.4 * bool(self.rates["zombie"])
+        until = self.now + self.rng.choice((0, 30, 150, 600)) if zombie else 0
+        self.happened["fault: zombie"] += zombie
+        for dying in (process, *beside):
+            self.happened[crash_at(dying.producer.tier, dying.point)] += 1
+            if zombie:
+                dying.zombie, dying.paused_until = True, until
+                self.zombies.append(dying)
+                self._restart(dying, "it only looked dead")
+            else:
+                self._restart(dying, "it crashed" + (", its transaction open" if dying.committing else ""))
+
+    def _beside(self, process: Process) -> list[Process]:
+        """What runs in the same process of the operating system: it crashes and stands still together."""
+        if not self.together or process.zombie or process.producer.tier != "dispatcher":
+            return []
+        return [p for p in self.processes.values() if p.producer.tier == "dispatcher" and p is not process]
 
     def _step(self, process: Process, steps: int) -> None:
         """Some effects of one loop. Between any two of them it may crash, be paused, or end."""
@@ -147,21 +176,40 @@ class World:
             if not process.ready():
                 break
             process.step()
+            struck = self._look(process)
             if process.ended is not None:
                 break
-            if not process.zombie and self.chance(kind, 0.02 if kind == "merger" else 0.01):
+            if struck or (not process.zombie and self.chance(kind, 0.02 if kind == "merger" else 0.01)):
                 self._crash(process)
                 return
             if self.chance("pause", 0.006):
                 process.paused_until = self.now + self.rng.choice((30, 100, 400))
+                for other in self._beside(process):
+                    other.paused_until = process.paused_until
             if kind == "dispatcher" and self.chance("deaf", 0.02):
                 process.deaf_until = self.now + self.rng.choice((20, 100, 300, 700))
             if self.chance("clock", 0.004):
                 process.skew = self.rng.choice((-1, 1)) * self.rng.randint(10, 3000)
+                for other in self._beside(process):
+                    other.skew = process.skew
         if process.ended is not None:
             self._after(process, process.ended)
 
+    def _look(self, process: Process) -> bool:
+        """Count what has happened to a process. Whether the focus of this run strikes it now."""
+        struck = False
+        for event in process.happened:
+            self.happened[event] += 1
+            struck = struck or self._strikes(event)
+        process.happened.clear()
+        return struck and not process.zombie
+
+    def _strikes(self, event: str) -> bool:
+        chance = self.focus.strikes.get(event)
+        return chance is not None and self.faults and self.rng.random() < chance
+
     def _after(self, process: Process, end: End) -> None:
+        self.happened[f"a loop ends: {end.value}"] += 1
         if process.zombie:
             self.note(f"the zombie of {process.producer} ends: {end.value}")
             self.zombies.remove(process)
@@ -169,6 +217,8 @@ class World:
             self.note(f"{process.producer} has left")
             del self.processes[process.producer]
             self.left |= {unit for unit in self.lower if joiner_producer(unit) == process.producer}
+        elif end is End.STOPPED and self.starting and joiner_producer(self.starting.unit) == process.producer:
+            self._started(self.starting)
         else:
             self._restart(process, end.value)
 
@@ -187,7 +237,7 @@ class World:
         )
 
     def _produce(self, key: SourcePartition, tick: bool = False) -> None:
-        if self.faults and self.rng.random() < 0.06:
+        if self.faults and self.rng.random() < self.focus.falls_asleep:
             self.asleep ^= {key}
         if key in self.asleep:
             return
@@ -195,7 +245,12 @@ class World:
         offset = (records[-1].offset if records else -1) + self.rng.choice((1, 1, 1, 2))
         time = scenario.time_of(self.now - self.began, key, self.rng, tick)
         values = scenario.row(key.source, time, self.rng, tick)
-        records.append(SourceRecord(offset, time, values, self.now))
+        raw = b"" if values is not None else self._unreadable(key, offset)
+        records.append(SourceRecord(offset, time, values, self.now, raw))
+
+    def _unreadable(self, key: SourcePartition, offset: int) -> bytes:
+        rng = random.Random(f"{self.seed}/{tuple(key)}/{offset}")
+        return rng.randbytes(rng.randrange(40))
 
     # --- the operator, the store, the log ----------------------------------------------------------------------------
 
@@ -206,17 +261,33 @@ class World:
         for _, record in fetched.records:
             if isinstance(record, Signal):
                 self.operator.hear(record)
+        if self.starting is not None:
+            return  # the operator waits for the unit, then shows the table
+        known = len(self.operator.operations)
         decision = self.operator.act(
             self._unit_progress(), self.left, self.rng, self.faults and self.rng.random() < self.scenario.scaling
         )
         if decision.note:
             self.note(f"the operator: {decision.note}")
-        if decision.table is not None:
+        if decision.starts is not None and decision.table is not None and self.slow_starts:
+            self._start_slowly(decision.starts, decision.table)
+        elif decision.table is not None:
             self.tables.append(decision.table)
-        if decision.starts is not None:
-            self._start(decision.starts)
+            if decision.starts is not None:
+                self._start(decision.starts)
+        if len(self.operator.operations) > known:
+            self._count_scaling(decision.table)
         if decision.ends is not None:
             self._end(decision.ends)
+
+    def _count_scaling(self, table: RoutingTable | None) -> None:
+        assert table is not None
+        begun = self.operator.operations[-1]
+        self.happened[begun.kind.value] += 1
+        if begun.kind is Kind.JOIN:
+            self.happened["a unit comes back"] += begun.unit.generation > 0
+        elif begun.kind is Kind.LEAVE_BY_MOVE:
+            self.happened["a move of moved tuples"] += any(move.target == begun.unit for move in table.moves)
 
     def _unit_progress(self) -> dict[UnitId, JoinerProgress]:
         known = ((unit, self.log.progress.get(joiner_producer(unit))) for unit in self.lower)
@@ -248,19 +319,32 @@ class World:
         """Each unit partition, by the rule of tiers/trimming.py and what is committed."""
         progress = self._unit_progress()
         running = frozenset(unit for unit in self.lower if joiner_producer(unit) in self.processes)
-        for address in {unit_address(unit) for unit in self.lower}:
+        for address in sorted({unit_address(unit) for unit in self.lower}, key=str):
             units = [unit for unit in self.lower if unit_address(unit) == address]
             partition = self.log.partitions[address]
             end = partition.last_stable
             held = partition.committed(partition.start, end)
             before = self.tiers.keep_from(self.tables[-1], units, running, progress, held, end)
-            self.log.trim(address, min(before, end))
+            if before > partition.start:
+                self.log.trim(address, min(before, end))
+                self.happened[TRIMMED] += 1
+                self._strike_receivers(units)
+
+    def _strike_receivers(self, sources: list[UnitId]) -> None:
+        """Those who own what was moved from the units of a partition that has just been trimmed."""
+        targets = {joiner_producer(move.target) for move in self.tables[-1].moves if move.source in sources}
+        for process in [self.processes[target] for target in sorted(targets) if target in self.processes]:
+            if self._strikes(TRIMMED):
+                self._crash(process)
 
     # --- the run -----------------------------------------------------------------------------------------------------
 
     def act(self) -> None:
         rng = self.rng
         self.now += rng.randint(0, 6)
+        for what_more, chance in self.focus.more.items():
+            if rng.random() < chance:
+                (self._operate if what_more == "operate" else self._trim)()
         what = rng.random()
         if what < 0.16:
             self._produce(rng.choice(list(self.records)))
@@ -288,12 +372,26 @@ class World:
                 self._step(rng.choice(ready), rng.randint(1, 12))
 
     def run(self) -> list[Violation]:
-        for _ in range(self.scenario.actions):
-            self.act()
-        self.faults = False
-        self.note("the faults stop")
-        self._settle()
+        try:
+            for _ in range(self.scenario.actions):
+                self.act()
+            self.faults = False
+            self.note("the faults stop")
+            self._settle()
+        except SumOverflow as overflow:
+            self.note(f"the run stops: {overflow}")
+            self.happened[OVERFLOW] += 1
+            return list(overflow_violations(self.evidence(), overflow))
+        self._count_the_end()
         return audit(self.evidence())
+
+    def _count_the_end(self) -> None:
+        self.happened[ABORTED] += self.log.aborted
+        self.happened["fault: skew"] += any(process.skew for process in self.processes.values())
+        for progress in self.log.progress.values():
+            if isinstance(progress, DispatcherProgress):
+                for fate, counts in progress.fates.items():
+                    self.happened[f"records {fate}"] += sum(counts)
 
     def _settle(self) -> None:
         """The sources that are awake send last ticks, until nothing is under way."""
@@ -352,10 +450,13 @@ class World:
             unfinished=list(self._unfinished(reach is not None)),
             asleep=frozenset(self.asleep),
             finished=self.finishing,
+            began_ms=self.began,
         )
 
     def _unfinished(self, announced: bool) -> Iterator[str]:
         if not announced:
             yield f"version {self.tables[-1].version} is not announced by all"
+        if self.starting is not None:
+            yield f"the start of {self.starting.unit} does not end"
         for operation in self.operator.operations:
             yield f"operation {operation.kind.value} of {operation.unit} does not end"

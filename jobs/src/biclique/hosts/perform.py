@@ -12,15 +12,17 @@ from typing import Any
 from biclique.ports.checkpoints import CheckpointStore
 from biclique.ports.log import LogClient
 from biclique.routing.table import RoutingTable, UnitId
+from biclique.tiers.birth import birth
 from biclique.tiers.effects import (
     Commit,
     Consult,
     Effect,
+    End,
     Fence,
     GetBlob,
     LoadManifests,
+    Loop,
     Orders,
-    Outcome,
     PublishManifest,
     PutBlob,
     Read,
@@ -29,8 +31,6 @@ from biclique.tiers.effects import (
     ReadTable,
     Rest,
 )
-from biclique.tiers.inbox import joiner_producer
-from biclique.tiers.progress import start_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,23 @@ class Performer:
 
 
 def start_unit(client: LogClient, unit: UnitId, table: RoutingTable, lower: int) -> None:
-    """Write the first progress of a generation, fencing the older ones; nothing if it has begun before."""
-    owner, fence = joiner_producer(unit), joiner_producer(unit._replace(generation=0))
-    if client.read_progress(owner) is not None:
-        return
-    client.fence(fence)
-    outcome = client.commit(Commit(fence, owner, (), start_of(unit, table, lower)))
-    assert outcome is Outcome.COMMITTED, f"{unit}: {outcome}, though nobody else starts it"
+    """The birth of a generation in one go, where nobody else starts it; nothing if it has begun before."""
+    loop: Loop = birth(unit, table, lower)
+    answer: Any = None
+    end = None
+    while end is None:
+        try:
+            effect = loop.send(answer)
+        except StopIteration as stop:
+            end = stop.value
+            continue
+        match effect:
+            case ReadProgress(owner):
+                answer = client.read_progress(owner)
+            case Fence(producer):
+                answer = client.fence(producer)
+            case Commit():
+                answer = client.commit(effect)
+            case _:
+                raise AssertionError(f"a birth asks for {effect}")
+    assert end is End.STOPPED, f"{unit}: {end}, though nobody else starts it"

@@ -49,8 +49,10 @@ def keep_from(
     for offset, record in records:
         if totals is not None and isinstance(record, Signal):
             take_totals(totals, offset, record)
-    unhandled = min((progress[unit].offset for unit in units if unit in running), default=end)
     needing = frozenset(owner for unit in units for owner in owners(unit, table, running))
+    if not needing <= progress.keys():
+        return 0  # one has only begun, and its progress does not show yet
+    unhandled = min((progress[unit].offset for unit in units if unit in running), default=end)
     watermark = min((progress[owner].watermark for owner in needing), default=None)
     counted = tuple(map(min, zip(*(progress[owner].counted for owner in needing), strict=False)))
     for offset, record in records:

@@ -1,0 +1,116 @@
+"""What happened in many runs, counted by kind: what no run came across, no run has tested.
+
+`make test` asks of its seeds that every kind of `KINDS` happened. A kind that becomes rare is seen in the table before
+it is lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from biclique.tiers.dispatcher import FATES
+from tests.simulation import observer
+
+SEEDS_ENOUGH = 2500  # so many runs must have come across everything
+
+FAULTS = (
+    "shuffler",
+    "zombie task",
+    "lost send of the shuffler",
+    "early heartbeat",
+    "clock",
+    "skew",
+    "dispatcher",
+    "joiner",
+    "merger",
+    "zombie",
+    "pause",
+    "deaf",
+    "stale table",
+    "stepping in",
+    "late reader",
+    "lost send",
+    "lost request",
+    "lost acknowledgement",
+    "slow markers",
+    "time-out",
+    "store rolls back",
+    "store loses",
+    "store damages",
+)
+ENDS = ("fenced", "left", "unknown outcome")
+SCALINGS = (
+    "join",
+    "leave by window",
+    "leave by move",
+    "a move of moved tuples",
+    "a unit comes back",
+    "a start crashes",
+)
+OPEN = "an open transaction"
+CRASHES = {
+    "dispatcher": ("Commit", OPEN, "Consult", "Read", "ReadClock", "ReadProgress", "ReadTable", "Rest"),
+    "joiner": (
+        *("Commit", OPEN, "Consult", "GetBlob", "LoadManifests", "PublishManifest", "PutBlob"),
+        *("Read", "ReadProgress", "ReadTable", "Rest"),
+    ),
+    "merger": (
+        *("Commit", OPEN, "Consult", "GetBlob", "LoadManifests", "PublishManifest", "PutBlob"),
+        *("Read", "ReadProgress", "ReadTable", "Rest"),
+    ),
+}
+ABORTED, TRIMMED, TOGETHER, OVERFLOW = (
+    "a transaction is aborted",
+    "a log is trimmed",
+    "dispatchers crash together",
+    "a SUM overflows",
+)
+OBSERVED = (
+    *("a commit is committed", "a commit is fenced", "a commit is unknown"),
+    *(observer.CURSOR, observer.MOVED_BY_MANIFEST, observer.MOVED_BY_LOG, observer.SEALED, observer.IDLE),
+    *(observer.REPLAY, observer.RESTORED, observer.FROM_NOTHING, observer.READ_AGAIN, observer.BLOB_GONE),
+)
+
+
+def crash_at(tier: str, point: str) -> str:
+    return f"{tier} crashes at {point}"
+
+
+KINDS = (
+    *(f"fault: {fault}" for fault in FAULTS),
+    *(crash_at(tier, point) for tier, points in CRASHES.items() for point in points),
+    *(f"a loop ends: {end}" for end in ENDS),
+    *OBSERVED,
+    *SCALINGS,
+    *(ABORTED, TRIMMED, TOGETHER, OVERFLOW),
+    *(f"records {fate}" for fate in FATES),
+)
+
+
+def unseen(counts: Mapping[str, int]) -> list[str]:
+    return [kind for kind in KINDS if not counts.get(kind)]
+
+
+def total(counted: list[Mapping[str, int]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for counts in counted:
+        found.update(counts)
+    return found
+
+
+def table(counts: Mapping[str, int], columns: int = 3) -> str:
+    """Every kind, and whatever else was counted, with its number: read down, then across."""
+    kinds = [*KINDS, *sorted(set(counts) - set(KINDS))]
+    height = -(-len(kinds) // columns)
+    parts = [kinds[at : at + height] for at in range(0, len(kinds), height)]
+    widths = [max(map(len, part)) for part in parts]
+    lines = []
+    for row in range(height):
+        cells = [
+            f"{part[row]:<{width}} {counts.get(part[row], 0):>8,}"
+            for part, width in zip(parts, widths, strict=True)
+            if row < len(part)
+        ]
+        lines.append("  ".join(cells))
+    return "\n".join(lines)

@@ -1,0 +1,159 @@
+"""Runs that go where chance alone seldom comes: a share of the seeds favours one rare combination of events.
+
+A *focus* chooses a query that can show the combination, raises the faults that lead to it, and *strikes*: it crashes a
+process right behind what happened to it, when what it knows is in its memory only. Which seeds have one, and which,
+is decided by a random stream of its own, so that a new focus leaves the runs of all other seeds as they are.
+
+| focus       | the story                                                                                       |
+|-------------|-------------------------------------------------------------------------------------------------|
+| moves       | tuples move on and on; their owners crash behind a move, a trim or a checkpoint; units come back |
+| cursors     | a step over many epochs needs many transactions, and ends in the midst of them                  |
+| checkpoints | mergers and units restart from manifests while their senders are far apart                      |
+| idleness    | partitions fall silent while shuffler attempts change and blocks are lost on the way            |
+| sums        | sums grow beyond what their type can hold                                                       |
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from biclique.query.expression import Call, Column, Literal, Op
+from biclique.query.model import Aggregate, AggregateFunction, GroupKey, Item, PlanHints, Query, Window
+from biclique.query.types import BIGINT
+from tests.simulation import observer
+from tests.simulation.coverage import TRIMMED
+from tests.simulation.operator import HABITS, Habits
+from tests.simulation.queries import TICK_US, K, X, call, column, narrow_query, random_query
+
+SHARE = 0.3  # of the seeds
+HUGE = (10**16, 3 * 10**17, 3 * 10**18)  # twice the last fits into a BIGINT, and four times does not
+
+
+@dataclass(frozen=True)
+class Focus:
+    """`rates`: of faults, in place of those that were drawn. `strikes`: the chance of a crash right behind an event.
+    `more`: the chance of one more act of its kind with every act. `settings`: of the scenario, in place of its own."""
+
+    name: str = "none"
+    query: Callable[[random.Random], Query] = random_query
+    rates: Mapping[str, float] = field(default_factory=dict)
+    strikes: Mapping[str, float] = field(default_factory=dict)
+    more: Mapping[str, float] = field(default_factory=dict)
+    settings: Callable[[random.Random], Mapping[str, Any]] = lambda rng: {}
+    habits: Habits = HABITS
+    falls_asleep: float = 0.06  # or wakes up, when it could send
+
+
+def _equal(rng: random.Random) -> Query:
+    """Most pairs match for long: nothing but the key is asked for."""
+    query = narrow_query(rng)
+    count = len(query.relations)
+    ticks = rng.choice((30, 80, 80, None))
+    window = Window(None if ticks is None else ticks * TICK_US)
+    return replace(
+        query,
+        relations=tuple(replace(relation, window=window) for relation in query.relations),
+        filters=((),) * count,
+        predicates=tuple(call(Op.EQ, column(n - 1, K), column(n, K)) for n in range(1, count)),
+        hints=PlanHints(rng.choice(("biclique", "hash", "random")), units=2, partitions=2),
+    )
+
+
+def _plain(rng: random.Random) -> Query:
+    query = _equal(rng)
+    items = (Item("k", column(0, K), column(0, K).type), Item("x", column(1, X), column(1, X).type))
+    return replace(query, items=items, distinct=False, group_by=(), aggregating=False, tumble_us=None)
+
+
+def _grouped(rng: random.Random, argument: Column | Call, tumble: tuple[int | None, ...]) -> Query:
+    group_by = (column(0, K),) if rng.random() < 0.7 else ()
+    counted = Aggregate(AggregateFunction.COUNT, None, BIGINT)
+    summed = Aggregate(AggregateFunction.SUM, argument, BIGINT)
+    values: list[Aggregate | GroupKey] = [counted, summed, *(GroupKey(n, key.type) for n, key in enumerate(group_by))]
+    items = tuple(Item(f"c{n}", value, value.type) for n, value in enumerate(values))
+    ticks = rng.choice(tumble)
+    return replace(
+        _equal(rng),
+        items=items,
+        distinct=False,
+        group_by=group_by,
+        aggregating=True,
+        tumble_us=None if ticks is None else ticks * TICK_US,
+    )
+
+
+def _shared(rng: random.Random) -> Query:
+    return _grouped(rng, column(1, K), (None, None, 40))
+
+
+def _summed(rng: random.Random) -> Query:
+    wide = Call(Op.CAST, (column(1, K),), BIGINT)
+    return _grouped(rng, Call(Op.MUL, (wide, Literal(rng.choice(HUGE), BIGINT)), BIGINT), (None, None, 10))
+
+
+def _moving(rng: random.Random) -> Mapping[str, Any]:
+    return {
+        "actions": 900,
+        "scaling": 1.0,
+        "seal_rate": rng.choice((0, 0, 0.05, 0.3)),
+        "dead_rate": 0,
+        "matches_max": rng.choice((4, 1000)),
+    }
+
+
+def _cut_short(rng: random.Random) -> Mapping[str, Any]:
+    return {"matches_max": rng.choice((1, 2)), "unit_records": rng.choice((12, 64)), "turn_records": rng.choice((4, 8))}
+
+
+def _sealing(rng: random.Random) -> Mapping[str, Any]:
+    return {"seal_rate": rng.choice((0.3, 0.6)), "unit_records": rng.choice((3, 12, 64)), "scaling": 0}
+
+
+def _awake(rng: random.Random) -> Mapping[str, Any]:
+    return {"scaling": 0, "dead_rate": 0}
+
+
+FOCUSES = (
+    Focus(
+        "moves",
+        _plain,
+        {"store loses": 1, "stale table": 0.5, "deaf": 0.5},
+        {
+            observer.MOVED_BY_LOG: 0.3,
+            observer.MOVED_BY_MANIFEST: 0.3,
+            observer.SEALED: 0.15,
+            TRIMMED: 0.2,
+        },
+        {"operate": 0.35, "trim": 0.02},
+        _moving,
+        Habits(moves=0.9, comebacks=0.95, receivers_leave=True),
+    ),
+    Focus("cursors", _plain, {"pause": 2, "late reader": 2}, {observer.CURSOR: 0.2}, {}, _cut_short),
+    Focus(
+        "checkpoints",
+        _shared,
+        {"pause": 3, "store loses": 0, "store damages": 0.5, "store rolls back": 0},
+        {observer.SEALED: 0.25},
+        {},
+        _sealing,
+    ),
+    Focus(
+        "idleness",
+        narrow_query,
+        {"shuffler": 1.5, "early heartbeat": 4, "lost send of the shuffler": 4, "deaf": 0},
+        {},
+        {},
+        _awake,
+        falls_asleep=0.01,
+    ),
+    Focus("sums", _summed),
+)
+NO_FOCUS = Focus()
+
+
+def focus_of(seed: int) -> Focus:
+    rng = random.Random(f"{seed}/focus")
+    return rng.choice(FOCUSES) if rng.random() < SHARE else NO_FOCUS
