@@ -123,7 +123,8 @@ simulate: setup ## One simulated run with its story (SEED=…; ALL=1: the whole 
 	$(BIN)/python -m tests.simulation simulate --seed $(SEED) $(if $(ALL),--all)
 
 soak: setup ## Seeds, fuzz inputs and planted bugs until stopped (MINUTES=…; FIRST=… goes on where one was left)
-	$(BIN)/python -m tests.simulation soak --jobs $(JOBS) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FIRST),--first $(FIRST))
+	$(BIN)/python -m tests.simulation soak --jobs $(JOBS) \
+		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(FIRST),--first $(FIRST))
 
 # --- something to look at --------------------------------------------------------------------------------------------
 

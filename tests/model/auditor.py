@@ -6,6 +6,7 @@ A pure function of the evidence, whoever ran the query. It asks, of the tuples t
 * exactly once: every result that they give is in the committed output once, with the right values, and nothing else is;
 * one producer: each pair is answered by the one unit that the stamps name, and each unit says what its log says
   (unit_answers.py): one log, one answer;
+* bounds (bounds.py): no transaction, unit or checkpoint is greater than it may be;
 * progress: operations end, watermarks follow the sources, frontiers reach the end of the logs.
 
 Violations come in an order in which the first is the most telling: a tuple that was lost explains a pair that is
@@ -29,6 +30,7 @@ from biclique.routing.table import UnitId
 from biclique.tiers.messages import Address, Partials, Producer, Results, Topic
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, MergerProgress
 from tests.model.accounting import Accounts, alike
+from tests.model.bounds import Use, bound_violations
 from tests.model.evaluate import Outcome, evaluate
 from tests.model.evidence import Evidence, Violation
 from tests.model.pieces import Logs, Piece, scalars
@@ -40,14 +42,15 @@ SHOWN = 3  # violations of one kind; the rest are counted
 RECORDS_UNDER_WAY = 4  # of a source partition, when a run is stopped
 
 
-def audit(evidence: Evidence) -> list[Violation]:
+def audit(evidence: Evidence, use: Use | None = None) -> list[Violation]:
+    """`use`: what the run has used, where that was observed."""
     logs = Logs(evidence)
     accounts = Accounts(evidence, logs)
     found: list[Violation] = []
     answers = Answers(evidence, logs, accounts)
     for part in (accounts.violations(), signal_violations(evidence), answers.violations(), stuck(evidence, logs)):
         found += _some(part)
-    return found
+    return found + (_some(bound_violations(evidence, logs, use)) if use else [])
 
 
 def overflow_violations(evidence: Evidence, overflow: SumOverflow) -> Iterator[Violation]:

@@ -4,7 +4,7 @@
   tuples (counts that come from the index alone do not say which of them is the newest).
 * TUMBLE: a group is there once if the watermark has passed the end of its window, and not otherwise.
 * DISTINCT in full history: each row once. With a window, in the order of result times: a row is there unless an equal
-  one was written less than a window before; what the watermark has not passed yet is not.
+  one was written less than a window before; what the watermark has not passed yet is not. Its key is of its values.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def standing_violations(evidence: Evidence, found: Sequence[tuple[Piece, ...]]) 
     written = [row for number in range(evidence.plan.mergers) for row in _written(evidence, number)]
     if not query.aggregating:
         yield from _distinct(evidence, results, written)
+        yield from _keys_of_rows(written)
         return
     standing: dict[tuple[int, int], Written] = {}
     for row in written:
@@ -230,6 +231,16 @@ def _distinct(evidence: Evidence, results: Sequence[Result], written: Sequence[W
     for row in sorted(set(due) | set(got), key=str):
         if due[row] != got[row]:
             yield Violation(PROMISE, f"the row {row} was written {got[row]} times and not {due[row]}")
+
+
+def _keys_of_rows(written: Sequence[Written]) -> Iterator[Violation]:
+    """A row's key is a hash of its values: a reader of the output knows equal rows by it, and no others."""
+    rows = {row.identity: tuple(_identity(value) for value in row.row) for row in written}
+    keys: dict[Key, tuple[int, int]] = {}
+    for row in written:
+        values = tuple(_identity(value) for value in row.row)
+        if rows[row.identity] != values or keys.setdefault(values, row.identity) != row.identity:
+            yield Violation("result ids are unique", f"the row {row.row} has the key {row.identity}, as others have")
 
 
 def _aggregates(value: object) -> bool:

@@ -108,6 +108,12 @@ class FakeLog:
         partition = self.partitions[address]
         return list(partition.committed(0, len(partition.entries)))
 
+    def committed(self) -> list[Commit]:
+        """Every transaction that was committed and held any records, in no order."""
+        entries = (entry for partition in self.partitions.values() for entry in partition.entries)
+        found = {id(t): t.request for _, t in entries if t is not None and t.state is State.COMMITTED}
+        return list(found.values())
+
     def addresses(self) -> list[Address]:
         return list(self.partitions)
 

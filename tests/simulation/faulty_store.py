@@ -17,6 +17,12 @@ class FaultyStore(MemoryStore):
         self._rng = rng
         self._remembered = (dict(self._manifests), dict(self._blobs))
 
+    def kept(self) -> tuple[int, int]:
+        """The most manifests of one owner, and the most rows of one blob of a joiner."""
+        joiners = [m for owner, owned in self._manifests.items() if owner.tier == "joiner" for m in owned]
+        rows = (ref.rows for manifest in joiners for ref in manifest.blobs)
+        return max(map(len, self._manifests.values()), default=0), max(rows, default=0)
+
     def remember(self) -> None:
         """What a later roll-back goes back to."""
         self._remembered = (dict(self._manifests), dict(self._blobs))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from biclique.plan.table import first_table
+from biclique.ports.checkpoints import KEPT
 from biclique.query.used import used_fields
 from biclique.routing.table import RoutingTable, UnitId
 from biclique.tiers.birth import birth
@@ -15,19 +16,21 @@ from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import Loop
 from biclique.tiers.inbox import HeldMax, joiner_producer
 from biclique.tiers.joiner import JoinerLimits
-from biclique.tiers.loops import ReadLimits, dispatcher_loop, joiner_loop, merger_loop
+from biclique.tiers.loops import ReadLimits, Watch, dispatcher_loop, joiner_loop, merger_loop
 from biclique.tiers.matching import BatchMax
 from biclique.tiers.merger import merger_producer
 from biclique.tiers.messages import DeadRecord, Producer, Record, SourceBlock
 from biclique.tiers.progress import JoinerProgress, SourcePartition
 from biclique.tiers.shuffler import Shuffler
 from biclique.tiers.trimming import keep_from
+from tests.model.bounds import Limits
 from tests.model.domains import vector
 from tests.model.evidence import SourceRecord
 from tests.simulation.byte_bounds import ByteBounds
 from tests.simulation.scenario import Scenario
+from tests.simulation.shuffler_tasks import BLOCK_RECORDS_MAX
 
-Tier = tuple[Producer, Callable[[], Loop]]
+Tier = tuple[Producer, Callable[[Watch], Loop]]
 
 
 class Hosting:
@@ -44,19 +47,30 @@ class Hosting:
             segment_rows_min=scenario.blob_rows.least,
         )
 
+    @property
+    def limits(self) -> Limits:
+        scenario = self.scenario
+        return Limits(
+            scenario.turn_records * BLOCK_RECORDS_MAX,
+            scenario.matches_max,
+            scenario.pending_rows_max,
+            scenario.blob_rows.most,
+            KEPT,
+        )
+
     def dispatcher(self, number: int) -> Tier:
         mine = [key for key in self.scenario.partitions if self.scenario.dispatcher_of(key) == number]
-        return dispatcher_producer(number), lambda: dispatcher_loop(self.plan, number, mine, self._reads)
+        return dispatcher_producer(number), lambda watch: dispatcher_loop(self.plan, number, mine, self._reads, watch)
 
     def unit(self, unit: UnitId) -> Tier:
-        return joiner_producer(unit), lambda: joiner_loop(self.plan, unit, self._limits, self._reads)
+        return joiner_producer(unit), lambda watch: joiner_loop(self.plan, unit, self._limits, self._reads, watch)
 
     def birth(self, unit: UnitId, table: RoutingTable, lower: int) -> Tier:
-        return joiner_producer(unit), lambda: birth(unit, table, lower)
+        return joiner_producer(unit), lambda watch: birth(unit, table, lower)
 
     def merger(self, number: int) -> Tier:
-        return merger_producer(number), lambda: merger_loop(
-            self.plan, number, self.scenario.hold, self._reads, written_max=self._written_max
+        return merger_producer(number), lambda watch: merger_loop(
+            self.plan, number, self.scenario.hold, self._reads, watch, self._written_max
         )
 
     def pack(self, key: SourcePartition, predecessor: int, records: list[SourceRecord]) -> SourceBlock:

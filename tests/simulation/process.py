@@ -14,6 +14,7 @@ from biclique.hosts.perform import Performer
 from biclique.ports.checkpoints import CheckpointStore
 from biclique.routing.table import RoutingTable
 from biclique.tiers.effects import Commit, Effect, End, Fetched, Loop, Orders, Outcome, Read
+from biclique.tiers.loops import Watch
 from biclique.tiers.messages import Address, Producer, Topic
 from tests.simulation.coverage import OPEN
 from tests.simulation.fake_log import FakeClient, FakeLog
@@ -40,7 +41,7 @@ class Process:
     """`skew`: of this machine's clock. `deaf_until`: till then it learns nothing new from the signals topic.
     `happened`: what the observer saw since the world last looked."""
 
-    def __init__(self, world: Surroundings, producer: Producer, make: Callable[[], Loop], skew: int) -> None:
+    def __init__(self, world: Surroundings, producer: Producer, make: Callable[[Watch], Loop], skew: int) -> None:
         self.world, self.producer, self.make, self.skew = world, producer, make, skew
         self.client: FakeClient = world.log.client()
         self.paused_until = self.deaf_until = self.rests_until = 0
@@ -56,7 +57,8 @@ class Process:
         )
         self.happened: list[str] = []
         self._observer = Observer(producer)
-        self._loop = make()
+        self.watch = Watch()
+        self._loop = make(self.watch)
         self._open: Commit | None = None
         self._passed: dict[Address, int] = {}  # how far each partition of its input has been read
         self._effect: Effect | None = None

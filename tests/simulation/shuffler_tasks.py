@@ -17,6 +17,8 @@ from biclique.tiers.messages import Heartbeat, Record, SourceBlock
 from biclique.tiers.progress import SourcePartition
 from tests.model.evidence import SourceRecord
 
+BLOCK_RECORDS_MAX = 4
+
 
 class Surroundings(Protocol):
     now: int
@@ -88,7 +90,7 @@ class ShufflerTasks:
         blocks: deque[SourceBlock] = deque()
         at, predecessor = self.at, -1
         while at < end:
-            part = self.records[at : min(at + self.world.rng.randint(1, 4), end)]
+            part = self.records[at : min(at + self.world.rng.randint(1, BLOCK_RECORDS_MAX), end)]
             blocks.append(self.pack(self.key, predecessor, part))
             predecessor, at = part[-1].offset, at + len(part)
         return Task(end, blocks)

@@ -13,31 +13,32 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from biclique.hosts.perform import start_unit
 from biclique.kernels.groups import SumOverflow
-from biclique.ports.memory import MemoryStore
 from biclique.routing.table import RoutingTable, UnitId
 from biclique.tiers.effects import End, Orders
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.messages import Address, Producer, Signal, Topic, unit_address
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePartition
 from tests.model.auditor import audit, overflow_violations
+from tests.model.bounds import Use
 from tests.model.evidence import Evidence, SourceRecord, Violation
 from tests.simulation.byte_bounds import byte_bounds_of
 from tests.simulation.coverage import ABORTED, FAULTS, OVERFLOW, TOGETHER, TRIMMED, crash_at
 from tests.simulation.fake_log import FakeLog
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.focus import focus_of
-from tests.simulation.hosting import Hosting
+from tests.simulation.hosting import Hosting, Tier
 from tests.simulation.operator import Kind, Operator
 from tests.simulation.process import Process
 from tests.simulation.scenario import Scenario, scenario_of, with_count_windows
 from tests.simulation.shuffler_tasks import ShufflerTasks
 
 PASSES_MAX = 40
+START_CRASHES = 0.2  # at each of its few steps, where units are started slowly
 BEGINNINGS_MS = (100_000, 1_790_000_000_000)  # with today's clock a stamp's highest bit is set
 
 
@@ -62,12 +63,13 @@ class World:
         self.together = random.Random(f"{seed}/hosts").random() < 0.2  # all dispatchers in one process
         self.slow_starts = random.Random(f"{seed}/starts").random() < 0.3
         self.happened: Counter[str] = Counter()
+        self.held: Counter[UnitId] = Counter()  # the most rows that waited in each unit
         apart = random.Random(f"{seed}/count-window")
         self.scenario: Scenario = with_count_windows(scenario_of(self.rng, self.focus.query), apart)
         self.scenario = replace(self.scenario, **self.focus.settings(self.rng))
         self.plan = self.scenario.plan
         self.log = FakeLog(self.rng, self.chance)
-        self.store: MemoryStore = FaultyStore(self.rng)
+        self.store = FaultyStore(self.rng)
         self.tiers = Hosting(self.scenario, byte_bounds_of(seed))
         self.tables: list[RoutingTable] = [self.tiers.first_table]
         self.lower: dict[UnitId, int] = {}  # every unit that ever ran, and where its life began
@@ -117,10 +119,10 @@ class World:
 
     # --- processes ---------------------------------------------------------------------------------------------------
 
-    def _run(self, tier: tuple[Producer, Callable[[], object]]) -> None:
+    def _run(self, tier: Tier) -> None:
         producer, make = tier
         skew = round(self.rates["skew"] * self.rng.choice((-300, 0, 300)))
-        self.processes[producer] = Process(self, producer, make, skew)  # type: ignore[arg-type]
+        self.processes[producer] = Process(self, producer, make, skew)
 
     def _start(self, unit: UnitId) -> None:
         """A generation of a unit begins at the end of its partition."""
@@ -136,6 +138,9 @@ class World:
         self.starting = Starting(unit, lower, table)
         self._run(self.tiers.birth(unit, table, lower))
 
+    def _is_starting(self, process: Process) -> bool:
+        return self.starting is not None and process.producer == joiner_producer(self.starting.unit)
+
     def _started(self, done: Starting) -> None:
         self.starting = None
         self.lower[done.unit] = done.lower
@@ -149,7 +154,7 @@ class World:
     def _crash(self, process: Process) -> None:
         beside = self._beside(process)
         self.happened[TOGETHER] += bool(beside)
-        if self.starting and process.producer == joiner_producer(self.starting.unit):
+        if self._is_starting(process):
             self.happened["a start crashes"] += 1
         zombie = self.rng.random() < 0.4 * bool(self.rates["zombie"])
         until = self.now + self.rng.choice((0, 30, 150, 600)) if zombie else 0
@@ -197,11 +202,13 @@ class World:
 
     def _look(self, process: Process) -> bool:
         """Count what has happened to a process. Whether the focus of this run strikes it now."""
-        struck = False
+        struck = self._is_starting(process) and self.faults and self.rng.random() < START_CRASHES
         for event in process.happened:
             self.happened[event] += 1
             struck = struck or self._strikes(event)
         process.happened.clear()
+        if (joiner := process.watch.joiner) is not None:
+            self.held[joiner.unit] = max(self.held[joiner.unit], joiner.inbox.rows_held)
         return struck and not process.zombie
 
     def _strikes(self, event: str) -> bool:
@@ -217,7 +224,7 @@ class World:
             self.note(f"{process.producer} has left")
             del self.processes[process.producer]
             self.left |= {unit for unit in self.lower if joiner_producer(unit) == process.producer}
-        elif end is End.STOPPED and self.starting and joiner_producer(self.starting.unit) == process.producer:
+        elif end is End.STOPPED and self.starting is not None and self._is_starting(process):
             self._started(self.starting)
         else:
             self._restart(process, end.value)
@@ -302,7 +309,6 @@ class World:
 
     def _damage_store(self) -> None:
         store = self.store
-        assert isinstance(store, FaultyStore)
         done: str | None = None
         if self.chance("store rolls back", 0.1):
             done = store.roll_back()
@@ -383,7 +389,7 @@ class World:
             self.happened[OVERFLOW] += 1
             return list(overflow_violations(self.evidence(), overflow))
         self._count_the_end()
-        return audit(self.evidence())
+        return audit(self.evidence(), self.use())
 
     def _count_the_end(self) -> None:
         self.happened[ABORTED] += self.log.aborted
@@ -452,6 +458,10 @@ class World:
             finished=self.finishing,
             began_ms=self.began,
         )
+
+    def use(self) -> Use:
+        manifests, blob_rows = self.store.kept()
+        return Use(self.tiers.limits, tuple(self.log.committed()), self.held, manifests, blob_rows)
 
     def _unfinished(self, announced: bool) -> Iterator[str]:
         if not announced:

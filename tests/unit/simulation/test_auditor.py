@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from biclique.core.rows import Vector
+from biclique.kernels.groups import SumOverflow
 from biclique.routing.protocol import Role, Strategy
 from biclique.tiers.messages import Address, Block, Producer, Record, Results, SetAside, Topic
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePartition
-from tests.model.auditor import audit
+from tests.model.auditor import audit, overflow_violations
 from tests.model.evidence import Evidence
 from tests.simulation.world import World
 
@@ -187,3 +188,30 @@ def test_a_group_that_stands_wrong_is_noticed(grouped: Evidence) -> None:
         return log[:-1]
 
     assert "exactly once" in promises(with_log(grouped, Topic.OUTPUT, without_last))
+
+
+def test_dead_bytes_that_were_altered_are_noticed(honest: Evidence) -> None:
+    def altered(record: Record) -> list[Record]:
+        assert isinstance(record, SetAside)
+        return [replace(record, records=tuple(replace(dead, raw=dead.raw + b"!") for dead in record.records))]
+
+    assert promises(with_log(honest, Topic.DEAD, at_first(SetAside, altered))) == {"dead keeps its bytes"}
+
+
+def test_a_late_tuple_without_a_reason_is_noticed(honest: Evidence) -> None:
+    """As if the partition had neither slept nor been out of order: then nobody could have made it late."""
+    filed = {(r.source, r.partition) for a, log in honest.logs.items() if a.topic is Topic.LATE for _, r in log}
+    assert filed, "the run has late tuples"
+    punctual = {
+        key: [replace(r, time=r.offset * 10**9, born_ms=honest.began_ms + r.offset) for r in records]
+        if tuple(key) in filed
+        else records
+        for key, records in honest.sources.items()
+    }
+    assert "late has a reason" in promises(replace(honest, sources=punctual))
+
+
+def test_a_sum_that_fits_is_no_reason_to_stop(grouped: Evidence) -> None:
+    item = grouped.plan.query.items[0]
+    found = list(overflow_violations(grouped, SumOverflow(item.name, (), item.type)))
+    assert [violation.promise for violation in found] == ["a run stops for a reason"]
