@@ -22,11 +22,11 @@ from typing import Any
 
 from biclique.query.expression import Call, Column, Literal, Op
 from biclique.query.model import Aggregate, AggregateFunction, GroupKey, Item, PlanHints, Query, Window
-from biclique.query.types import BIGINT
+from biclique.query.types import BIGINT, DOUBLE
 from tests.simulation import observer
 from tests.simulation.coverage import TRIMMED
 from tests.simulation.operator import HABITS, Habits
-from tests.simulation.queries import TICK_US, K, X, call, column, narrow_query, random_query
+from tests.simulation.queries import TICK_US, K, X, Y, call, column, narrow_query, random_query
 
 SHARE = 0.3  # of the seeds
 HUGE = (10**16, 3 * 10**17, 3 * 10**18)  # twice the last fits into a BIGINT, and four times does not
@@ -94,6 +94,14 @@ def _summed(rng: random.Random) -> Query:
     return _grouped(rng, Call(Op.MUL, (wide, Literal(rng.choice(HUGE), BIGINT)), BIGINT), (None, None, 10))
 
 
+def _filtered(rng: random.Random) -> Query:
+    """A filter that fails now and then, by a division by zero: what it fails on is filtered, and counted as such."""
+    query = narrow_query(rng)
+    share = Call(Op.DIV, (column(0, X), column(0, Y)), DOUBLE)
+    failing = (call(Op.GE, share, Literal(-1.0, DOUBLE)),)
+    return replace(query, filters=(failing, *query.filters[1:]))
+
+
 def _moving(rng: random.Random) -> Mapping[str, Any]:
     return {
         "actions": 900,
@@ -142,7 +150,7 @@ FOCUSES = (
     ),
     Focus(
         "idleness",
-        narrow_query,
+        _filtered,
         {"shuffler": 1.5, "early heartbeat": 4, "lost send of the shuffler": 4, "deaf": 0},
         {},
         {},
