@@ -2,6 +2,7 @@
 
 * A dispatcher's transaction files and accepts no more records than one turn reads.
 * A joiner's transaction holds no more results than `matches_max`, whatever one tuple matches.
+* A merger's transaction writes no more rows than `groups_written`.
 * A unit of the first stage holds no more rows that wait than `held_rows`, or those of one epoch where that alone has
   more: less than an epoch cannot be handled.
 * A checkpoint is a few manifests of blobs with a bounded number of rows.
@@ -31,6 +32,7 @@ class Limits:
     turn_source_records: int
     matches_max: int
     held_rows: int
+    groups_written: int
     blob_rows: int
     manifests: int
 
@@ -57,6 +59,9 @@ def bound_violations(evidence: Evidence, logs: Logs, use: Use) -> Iterator[Viola
             case "joiner" if (matches := _matches(transaction)) > limits.matches_max:
                 what = f"holds {matches} matches, and may hold {limits.matches_max}"
                 yield Violation(PROMISE, f"a transaction of {transaction.owner} {what}")
+            case "merger" if (written := _written(transaction)) > limits.groups_written:
+                what = f"writes {written} rows, and may write {limits.groups_written}"
+                yield Violation(PROMISE, f"a transaction of {transaction.owner} {what}")
     for unit, held in use.held.items():
         if unit.subgroup.stage == 0 and held > limits.held_rows:
             of_epoch = Counter(epoch_of(given.piece.stamp) for given in logs.given(unit))
@@ -82,6 +87,10 @@ def _taken(transaction: Commit) -> int:
                 found |= {("stored", stage * 2 + side, identity) for identity in record.rows.ids[0].tolist()}
     by_entry = Counter(entry for _, entry, _ in found)
     return aside + max(by_entry.values(), default=0)
+
+
+def _written(transaction: Commit) -> int:
+    return sum(len(record.times) for _, record in transaction.sends if isinstance(record, Results))
 
 
 def _matches(transaction: Commit) -> int:

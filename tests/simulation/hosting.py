@@ -54,6 +54,7 @@ class Hosting:
             scenario.turn_records * BLOCK_RECORDS_MAX,
             scenario.matches_max,
             scenario.pending_rows_max,
+            self._written_max.groups,
             scenario.blob_rows.most,
             KEPT,
         )
