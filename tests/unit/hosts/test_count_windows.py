@@ -17,7 +17,7 @@ from biclique.core.rows import Vector
 from biclique.core.stamps import parts_of_id
 from biclique.hosts import embedded
 from biclique.hosts.embedded import Ending
-from biclique.hosts.local_tiers import EngineClock, LocalTiers
+from biclique.hosts.local_tiers import EngineClock, LocalTiers, Resumed
 from biclique.hosts.perform import Performer
 from biclique.plan.estimate import estimate
 from biclique.plan.make import make_plan
@@ -26,7 +26,7 @@ from biclique.ports.memory import MemoryStore
 from biclique.query.compile import compile_manifest
 from biclique.tiers.effects import Commit, Effect
 from biclique.tiers.inbox import joiner_producer
-from biclique.tiers.messages import Block
+from biclique.tiers.messages import Block, Results, Topic
 from biclique.tiers.shuffler import Shuffler
 from tests.model.oracle import Tuple, expected
 from tests.unit.hosts.local_runs import SCHEMA, Given, some_rows
@@ -182,3 +182,66 @@ spec:
         assert window <= stored and stored == pytest.approx(numbers.rows, rel=0.2)
         due = numbers.rows * (numbers.row_bytes + numbers.index_bytes)
         assert sum(state.size_bytes for state in states) == pytest.approx(due, rel=0.25)
+
+
+class SetClock(EngineClock):
+    """Says what it was set to: a machine's clock may well jump back between two lives."""
+
+    def __init__(self, now_ms: int) -> None:
+        super().__init__()
+        self._now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self._now_ms
+
+    def advance(self, milliseconds: int) -> None:
+        self._now_ms += milliseconds
+
+
+def test_behind_a_barrier_the_counts_go_on_though_the_log_is_gone() -> None:
+    """The dispatcher of `b` has signalled beyond the barrier's frontier, and that signal is not kept. The other one,
+    whose clock now lags, then stamps a tuple in between."""
+    manifest = """
+apiVersion: biclique.dev/v1alpha1
+kind: JoinQuery
+metadata: {name: barrier}
+spec:
+  sources:
+    - {name: a, schema: "k BIGINT", window: {tuples: 2}, files: {path: a, format: parquet}}
+    - {name: b, schema: "k BIGINT", window: {tuples: 2}, files: {path: b, format: parquet}}
+  sql: "SELECT a.k AS ak, b.k AS bk FROM a, b"
+  output: {files: {path: out, format: parquet}}
+"""
+    plan, store = make_plan(compile_manifest(manifest)), MemoryStore()
+
+    def feed(tiers: LocalTiers, source: int, numbers: range) -> None:
+        offsets = np.array(numbers, np.int64)
+        block = Shuffler(plan.query, source).pack(0, numbers[0] - 1, offsets, 0 * offsets, [Vector(offsets)])
+        tiers.feed(block)
+        tiers.run_until_idle()
+
+    first = LocalTiers(plan, store, 1, None, SetClock(5_000), hold=False)
+    feed(first, 1, range(5))
+    feed(first, 0, range(3))
+    first.reach_end()
+    first.seal()
+    clock = first._clock
+    clock.advance(500)
+    first.feed_heartbeat(1, 4, 0, 1)  # only the dispatcher of `b` has something to say
+    first.run_until_idle()
+    manifests = first.seal()
+    progress, ends = first.log.snapshot()
+    behind, ahead = (dispatcher.epoch for dispatcher in first.dispatchers())
+    assert ahead > behind + 1 and max(manifests.values()) == behind
+
+    second = LocalTiers(plan, store, 2, Resumed(progress, ends, manifests), SetClock(1), hold=False)
+    feed(second, 0, range(3, 4))
+    second.reach_end()
+    rows = [
+        tuple(column.values.tolist())
+        for record in second.take(Topic.OUTPUT)
+        if isinstance(record, Results)
+        for column in record.columns
+    ]
+    found = {pair for a, b in zip(rows[::2], rows[1::2], strict=True) for pair in zip(a, b, strict=True)}
+    assert found == {(3, 3), (3, 4)}

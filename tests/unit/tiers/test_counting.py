@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biclique.core.ranks import EpochTotals
+from biclique.core.ranks import EpochTotals, Totals
 from biclique.core.rows import Rows
 from biclique.core.stamps import POSITIONS_PER_EPOCH, stamp_base
 from biclique.plan.make import make_plan
@@ -18,6 +18,7 @@ from biclique.ports.wire import Message, Wire
 from biclique.query.model import Window
 from biclique.routing.protocol import Role
 from biclique.tiers.dispatcher import Dispatcher, dispatcher_producer
+from biclique.tiers.inbox import Inbox
 from biclique.tiers.messages import Block, Record, Signal
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePartition
 from biclique.tiers.ranking import ranked, take_totals
@@ -198,3 +199,14 @@ def test_the_signals_that_rank_the_oldest_needed_block_are_kept(tuples: int, tot
             due = [0] if record.epoch == 5 else [4, 5]
             (ranks,) = ranked(record.rows, plan.stages[0].sides[0], totals).ordinals
             assert ranks.tolist() == due or (record.epoch == 5 and tuples < 6)
+
+
+def test_progress_waits_for_the_signals_that_rank_what_comes_next() -> None:
+    """Dispatcher 1 runs ahead with tuples for other units; only its signal at offset 2 tells so here."""
+    inbox = Inbox(0, [dispatcher_producer(n) for n in range(2)], (), -1, totals=Totals(2, 2))
+    for offset, said in enumerate((told(1, (0, 0), (9, 3)), told(0, (0, 0), (9, 0)), told(1, (9, 3), (30, 4)))):
+        inbox.take_signal(offset, said)
+    assert inbox.earliest(5, 9) == 2
+    inbox.advance(9)
+    assert inbox.earliest(5, 9) == 2
+    assert inbox.earliest(5, 30) == 5
