@@ -98,6 +98,7 @@ def test_the_squarest_matrix_of_any_number_of_units() -> None:
 def test_the_constants_are_those_of_the_code_that_the_plan_may_not_know() -> None:
     assert cost.DOMINANCE_FANOUT == dominance.FANOUT
     assert (cost.ARCHIVES_PER_WINDOW, cost.SEGMENT_ROWS_MIN) == (state.ARCHIVES_PER_WINDOW, state.SEGMENT_ROWS_MIN)
+    assert cost.DIRECTED_ROWS_MIN == runs.DIRECTED_ROWS_MIN
     assert (cost.SEARCHED_TOGETHER, cost.STRIDE_FIRST) == (sorted_runs.GROUP, sorted_runs.STRIDE_FIRST)
 
 

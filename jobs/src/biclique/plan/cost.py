@@ -84,6 +84,7 @@ def square(units: int) -> tuple[int, int]:
 DOMINANCE_FANOUT = 8
 ARCHIVES_PER_WINDOW, SEGMENT_ROWS_MIN = 10, 4_096
 SEARCHED_TOGETHER, STRIDE_FIRST = 32, 16
+DIRECTED_ROWS_MIN, DIRECTED = 1 << 17, 5.0  # measured: what is left to search of the fullest of so many buckets
 
 OPEN_RUNS, RUNS_SHRINK = 1.3, 10  # measured: a growing segment has so many runs, and one more for each tenfold rows
 
@@ -140,6 +141,8 @@ def comparisons(probing: Probing, stored: Chain) -> float:
 def _in_run(probing: Probing, rows: float) -> float:
     found = rows * probing.found
     searched = search(rows, probing.together)
+    if rows >= DIRECTED_ROWS_MIN and probing.kind is not IndexKind.EQUALITY_ORDERED:
+        searched = min(searched, DIRECTED)
     match probing.kind:
         case IndexKind.EQUALITY | IndexKind.EQUALITY_ORDERED:
             return searched + 1 + 2 * log2(found + 1) + found  # from the first on, by strides
