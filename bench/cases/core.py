@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from bench.cases import Measured, Scale
 from bench.cases import index as stores
+from bench.cases.memory import random_read_ns
 from biclique.index.protocol import IndexKind
 from biclique.query.types import INT
 
@@ -61,8 +62,14 @@ def _growth(kind: IndexKind, scale: Scale) -> Measured:
             numbers = stores.growth(kind, sizes=(small, big))
             points |= {size: numbers[f"ns_per_probe_{size}"] for size in (small, big)}
     first, last = points[sizes[0]], points[sizes[-1]]
-    note = f"{first:,.0f} ns at {sizes[0]:,} rows, {last:,.0f} ns at {sizes[-1]:,}"
+    note = f"{first:,.0f} ns at {sizes[0]:,} rows, {last:,.0f} ns at {sizes[-1]:,}; {_memory(sizes[0], sizes[-1])}"
     return Measured(last / first, tuple(sorted(points.items())), note)
+
+
+def _memory(small: int, big: int) -> str:
+    """The keys alone are 8 bytes a row."""
+    little, much = random_read_ns(8 * small), random_read_ns(8 * big)
+    return f"a random read of the machine itself {little:.1f} ns in {8 * small:,} bytes, {much:.1f} ns in {8 * big:,}"
 
 
 def step_equality(scale: Scale) -> Measured:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from biclique.core.rows import Rows, Vector
 from biclique.index.build import new_store
 from biclique.index.protocol import IndexKind, ProbeKeys, ProbeOrder, Store, StoredKeys, StoreLayout
+from biclique.index.runs import DIRECTED_ROWS_MIN
 from biclique.kernels.expand import WRITTEN, expand_values, new_cursor
 from biclique.query.types import BIGINT, INT, Type
 
@@ -25,6 +26,7 @@ Numbers = dict[str, float]
 
 BLOCK_ROWS = 10_000
 STAMPS_PER_BLOCK = 1 << 16
+WARM_ROWS = 2 * DIRECTED_ROWS_MIN
 
 
 @dataclass(frozen=True)
@@ -101,11 +103,12 @@ def run_join(kind: IndexKind, blocks: list[Block], layout: StoreLayout | None = 
 
 
 def _warm(kind: IndexKind) -> None:
+    """With as many rows as it takes to use every kernel, those of big runs too."""
     rng = np.random.default_rng(0)
     made = {
-        IndexKind.EQUALITY: lambda: equality_blocks(rng, 20_000, 1),
-        IndexKind.ORDERED: lambda: band_blocks(rng, 20_000, 1),
-        IndexKind.DOMINANCE: lambda: dominance_blocks(rng, 20_000, 10_000),
+        IndexKind.EQUALITY: lambda: equality_blocks(rng, WARM_ROWS, 1),
+        IndexKind.ORDERED: lambda: band_blocks(rng, WARM_ROWS, 1),
+        IndexKind.DOMINANCE: lambda: dominance_blocks(rng, WARM_ROWS, 10_000),
     }
     run_join(kind, list(made[kind]()))
 
@@ -215,6 +218,7 @@ def growth(
     kind: IndexKind, matches: float = 1, sizes: tuple[int, int] = (100_000, 10_000_000), seed: int = 1
 ) -> Numbers:
     """Nanoseconds of a probe against a small and a big side, at an equal number of matches."""
+    _warm(kind)
     numbers: Numbers = {}
     for size in sizes:
         rng = np.random.default_rng(seed)
@@ -248,6 +252,7 @@ def step_latency(
     seed: int = 1,
 ) -> Numbers:
     """Milliseconds of a step that appends step_rows, probes with as many and expires, against a full window."""
+    _warm(kind)
     rng = np.random.default_rng(seed)
     step_us = step_rows  # one microsecond a row on a side
     layout = StoreLayout(kind, (BIGINT, BIGINT), archive_period_us=window_rows // 10)

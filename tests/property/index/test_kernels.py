@@ -14,6 +14,7 @@ import pytest
 from biclique.index.directory import Directory
 from biclique.index.runs import Merge, Run
 from biclique.kernels.directory import CROWDED_ROWS, directed_bounds, directed_ranges
+from biclique.kernels.directory import GROUP as DIRECTED_TOGETHER
 from biclique.kernels.dominance import level_starts
 from biclique.kernels.expand import GROUP as EXPANDED_TOGETHER
 from biclique.kernels.expand import TOUCHED, WRITTEN, expand_ranges, expand_values, new_cursor
@@ -93,7 +94,7 @@ def test_a_directory_leads_where_a_binary_search_does(rows: int, domain: int, sk
     assert bucket_starts.tolist() == np.searchsorted(buckets, np.arange(buckets[-1] + 2)).tolist()
     held = np.diff(bucket_starts)
     assert directory.even == (2 * held[held > CROWDED_ROWS].sum() <= rows)
-    for count in (1, GROUP - 1, GROUP, GROUP + 1, 500):
+    for count in (1, DIRECTED_TOGETHER // 2 - 1, DIRECTED_TOGETHER // 2, 500):  # twice as many, and the two ends
         lows = np.concatenate([keys_of(rng, count, domain), rng.choice(keys, count), [KEY_MIN, KEY_MAX]])
         rng.shuffle(lows)
         highs = np.maximum(lows, rng.permutation(lows))

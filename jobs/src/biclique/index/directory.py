@@ -1,7 +1,7 @@
 """The directory of a run (kernels/directory.py), made as the run is: a piece with each piece of the merge.
 
 It is as wide as the keys need: buckets of a power of two of key values, as few as hold BUCKET_ROWS rows or more on
-average. Four bytes a bucket are half a byte a row at most. Whether the keys are spread evenly enough for it is known
+average. Four bytes a bucket are a byte a row at most. Whether the keys are spread evenly enough for it is known
 when all have been seen.
 """
 
@@ -14,7 +14,7 @@ from biclique.kernels.directory import ROWS_CROWDED, Starts, begin_buckets
 
 Keys = NDArray[np.int64]
 
-BUCKET_ROWS = 8  # on average at least; below twice as many where every key value occurs or the spread is even
+BUCKET_ROWS = 4  # on average at least; in a line or two of the cache
 CROWDED_SHARE_MAX = 0.5
 
 
@@ -28,7 +28,7 @@ class Directory:
         self._least, self._shift = least, 0
         while span >> self._shift >= buckets_max:
             self._shift += 1
-        self._starts: Starts = np.empty((span >> self._shift) + 2, np.int32)
+        self._starts: Starts = np.zeros((span >> self._shift) + 2, np.int32)
         self._cursor = np.zeros(2, np.int64)
         self._seen = 0
 

@@ -3,7 +3,8 @@
 A bucket is a stretch of 2**shift key values, the first beginning at the run's least key. starts[b] is how many keys
 lie in buckets below b; the last entry is how many keys there are. A value's place is then a look-up and a search among
 the few keys of its bucket: where a binary search of a run beyond the caches waits for memory level after level, this
-waits once for the directory (small, and read in ascending order) and once for the keys.
+waits once for the directory (small, and read in ascending order) and once for the keys, a group of probes at a time
+(kernels/prefetch.py).
 
 Nothing is asked of the keys but order: an uneven spread makes crowded buckets, and those dear, never a wrong answer.
 Distances of keys are taken in unsigned numbers, which hold that of any two.
@@ -16,36 +17,39 @@ from numba import njit
 from numpy import uint64 as place
 from numpy.typing import NDArray
 
-from biclique.kernels.sorted_runs import GROUP, range_ends
+from biclique.kernels.prefetch import prefetch
+from biclique.kernels.sorted_runs import range_ends
 
 Keys = NDArray[np.int64]
 Positions = NDArray[np.int64]
 Starts = NDArray[np.int32]
 
+GROUP = 64  # probes: as many misses as can be waited for together, few enough for the first-level cache
 CROWDED_ROWS = 64
-BUCKETS_BEGUN, ROWS_CROWDED = 0, 1  # the cells of a cursor
+BUCKETS_STANDING, ROWS_CROWDED = 0, 1  # the cells of a cursor
 
 
 @njit(cache=True, nogil=True)
 def begin_buckets(
     keys: Keys, first: int, last: int, starts: Starts, least: int, shift: int, cursor: NDArray[np.int64]
 ) -> None:
-    """Go on with the directory from keys[first] to keys[last - 1]; behind the last key of all, the last entry too."""
-    begun, crowded = cursor[0], cursor[1]
-    bits = np.uint64(shift)
-    for i in range(first, last):
-        bucket = np.int64((np.uint64(keys[place(i)]) - np.uint64(least)) >> bits)
-        while begun <= bucket:
-            starts[place(begun)] = i
-            if begun > 0:
-                rows = i - starts[place(begun - 1)]
-                crowded += rows if rows > CROWDED_ROWS else 0
-            begun += 1
-    if last == len(keys):
-        rows = last - starts[place(begun - 1)]
-        crowded += rows if rows > CROWDED_ROWS else 0
-        starts[place(begun)] = last
-    cursor[0], cursor[1] = begun, crowded
+    """Go on with the directory, all zero at first, from keys[first] to keys[last - 1]. An entry stands when keys of a
+    later bucket have been seen, or all keys."""
+    if first == last:
+        return
+    bits, zero = np.uint64(shift), np.uint64(least)
+    one = np.uint64(1)
+    for i in range(first, last):  # the last key of a bucket has the last word, and no branch is guessed
+        starts[((np.uint64(keys[place(i)]) - zero) >> bits) + one] = i + 1
+    standing, crowded = cursor[0], cursor[1]
+    newest = np.int64((np.uint64(keys[place(last - 1)]) - zero) >> bits)
+    whole = newest if last < len(keys) else newest + 1
+    for bucket in range(standing, whole):
+        start = np.int64(starts[place(bucket)])
+        end = max(start, np.int64(starts[place(bucket + 1)]))  # an empty bucket has got no entry yet
+        starts[place(bucket + 1)] = end
+        crowded += end - start if end - start > CROWDED_ROWS else 0
+    cursor[0], cursor[1] = whole, crowded
 
 
 @njit(cache=True, nogil=True)
@@ -82,6 +86,7 @@ def _within_buckets(keys: Keys, starts: Starts, least: int, shift: int, values: 
         bucket = min(distance >> bits, last)
         start = np.int64(starts[bucket])
         positions[i] = start
+        prefetch(keys, place(start))
         length = max(length, np.int64(starts[bucket + np.uint64(1)]) - start)
     for i in range(size):
         positions[i] = min(positions[i], rows - length)

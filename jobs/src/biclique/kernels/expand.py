@@ -17,6 +17,7 @@ from numba import njit
 from numpy import uint64 as place
 from numpy.typing import NDArray
 
+from biclique.kernels.prefetch import prefetch
 from biclique.kernels.qualify import within_window
 
 Positions = NDArray[np.int64]
@@ -55,6 +56,8 @@ def expand_ranges(
         for i in range(group, min(group + GROUP, len(starts))):
             filled[place(found)] = i
             found += ends[place(i)] > starts[place(i)]
+        for f in range(found):
+            prefetch(rows, place(starts[place(filled[place(f)])]))
         for f in range(found):
             i = filled[place(f)]
             start, end = starts[place(i)], ends[place(i)]
