@@ -103,10 +103,10 @@ class Accounts:
 
         if not taken:
             return broken("was not taken, but is somewhere") if dead or late or there else (None, [])
-        if record.values is None:
+        if record.is_dead(self.query.sources[key.source]):
             drop = self.query.sources[key.source].on_bad_record is OnBadRecord.DROP
             if late or there or dead != (0 if drop else 1):
-                return broken("is unreadable")
+                return broken("is dead")
             if not drop and filed.bytes_of[key, record.offset] != record.raw:
                 there_is = filed.bytes_of[key, record.offset]
                 return "dead", [
@@ -180,7 +180,7 @@ class Accounts:
                 tuple_id(n, key.partition, record.offset) in self.accepted[n] for n in self._relations[key.source]
             ):
                 excused_below = min(excused_below, record.time)
-            if record.values is not None:
+            if not record.is_dead(self.query.sources[key.source]):
                 greatest = record.time if greatest is None else max(greatest, record.time)
 
     def _counters(self, fates: Mapping[int, Mapping[str, Counter[int]]]) -> Iterator[Violation]:

@@ -281,7 +281,7 @@ def _watermarks(evidence: Evidence) -> Iterator[Violation]:
         if sum(record.offset > last for record in records) > RECORDS_UNDER_WAY:
             yield Violation("nothing is stuck", f"source partition {tuple(key)} was read up to {last} only")
         if key not in evidence.asleep:
-            times = [r.time for r in records if r.values is not None]
+            times = [r.time for r in records if not r.is_dead(sources[key.source])]
             if len(times) > RECORDS_UNDER_WAY:
                 due.append(max(times[:-RECORDS_UNDER_WAY]) - sources[key.source].event_time.lateness_us)
             else:

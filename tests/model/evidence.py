@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from biclique.plan.model import Plan
 from biclique.query.expression import Scalar
+from biclique.query.model import Source
 from biclique.routing.table import RoutingTable, UnitId
 from biclique.tiers.messages import Address, Producer, Record
 from biclique.tiers.progress import Progress, SourcePartition
@@ -20,13 +21,20 @@ from biclique.tiers.progress import Progress, SourcePartition
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
     """`values`: of all fields of the source; None: nobody can read it. `born_ms`: when it came, by the run's own
-    clock. `raw`: the bytes of a record that nobody can read."""
+    clock; `arrived_us`: the same as event times count, None where a record may have any time (files). `raw`: its
+    bytes, as far as a dead letter must hold them."""
 
     offset: int
     time: int
     values: tuple[Scalar, ...] | None
     born_ms: int = 0
     raw: bytes = b""
+    arrived_us: int | None = None
+
+    def is_dead(self, source: Source) -> bool:
+        if self.values is None:
+            return True
+        return self.arrived_us is not None and self.time - self.arrived_us > source.event_time.future_skew_max_us
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ def _grows(before: Signal, after: Signal) -> bool:
 def _greatest(evidence: Evidence) -> int:
     reached = [TIME_NEVER]
     for key, records in evidence.sources.items():
-        lateness_us = evidence.plan.query.sources[key.source].event_time.lateness_us
-        reached += [record.time - lateness_us for record in records if record.values is not None]
+        source = evidence.plan.query.sources[key.source]
+        lateness_us = source.event_time.lateness_us
+        reached += [record.time - lateness_us for record in records if not record.is_dead(source)]
     return max(reached)

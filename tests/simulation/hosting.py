@@ -21,7 +21,7 @@ from biclique.tiers.matching import BatchMax
 from biclique.tiers.merger import merger_producer
 from biclique.tiers.messages import DeadRecord, Producer, Record, SourceBlock
 from biclique.tiers.progress import JoinerProgress, SourcePartition
-from biclique.tiers.shuffler import Shuffler
+from biclique.tiers.shuffler import Arrivals, Shuffler
 from biclique.tiers.trimming import keep_from
 from tests.model.bounds import Limits
 from tests.model.domains import vector
@@ -89,7 +89,9 @@ class Hosting:
         ]
         offsets = np.array([r.offset for r in readable], np.int64)
         times = np.array([r.time for r in readable], np.int64)
-        return self._shufflers[key.source].pack(key.partition, predecessor, offsets, times, columns, dead)
+        arrived = np.array([r.arrived_us for r in readable], np.int64)
+        arrivals = Arrivals(arrived, [r.raw for r in readable])
+        return self._shufflers[key.source].pack(key.partition, predecessor, offsets, times, columns, dead, arrivals)
 
     def keep_from(
         self,

@@ -52,9 +52,13 @@ class Scenario:
     def dispatcher_of(self, key: SourcePartition) -> int:
         return self.partitions.index(key) % self.plan.dispatchers
 
+    def arrival_of(self, now_ms: int) -> int:
+        """As event times count: no record but one of the future is ahead of it."""
+        return self.first_time + now_ms // TICK_MS * TICK_US
+
     def time_of(self, now_ms: int, key: SourcePartition, rng: random.Random, tick: bool) -> int:
         disorder = 0 if tick else rng.choice(DISORDER) + self.partitions.index(key)
-        return self.first_time + (now_ms // TICK_MS - disorder) * TICK_US
+        return self.arrival_of(now_ms) - disorder * TICK_US
 
     def row(self, source: int, time: int, rng: random.Random, tick: bool) -> tuple[Scalar, ...] | None:
         """None: a record that nobody can read. Ticks match as little as their schema lets them: only nulls."""

@@ -31,6 +31,7 @@ from tests.simulation.coverage import ABORTED, FAULTS, OVERFLOW, TOGETHER, TRIMM
 from tests.simulation.fake_log import FakeLog
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.focus import focus_of
+from tests.simulation.future import Future
 from tests.simulation.hosting import Hosting, Tier
 from tests.simulation.operator import Kind, Operator
 from tests.simulation.process import Process
@@ -66,7 +67,8 @@ class World:
         self.held: Counter[UnitId] = Counter()  # the most rows that waited in each unit
         apart = random.Random(f"{seed}/count-window")
         self.scenario: Scenario = with_count_windows(scenario_of(self.rng, self.focus.query), apart)
-        self.scenario = replace(self.scenario, **self.focus.settings(self.rng))
+        self.future = Future(seed)
+        self.scenario = self.future.bounded(replace(self.scenario, **self.focus.settings(self.rng)))
         self.plan = self.scenario.plan
         self.log = FakeLog(self.rng, self.chance)
         self.store = FaultyStore(self.rng)
@@ -251,11 +253,12 @@ class World:
         records, scenario = self.records[key], self.scenario
         offset = (records[-1].offset if records else -1) + self.rng.choice((1, 1, 1, 2))
         time = scenario.time_of(self.now - self.began, key, self.rng, tick)
+        arrived_us = scenario.arrival_of(self.now - self.began)
+        time = self.future.time(time, arrived_us, tick)
         values = scenario.row(key.source, time, self.rng, tick)
-        raw = b"" if values is not None else self._unreadable(key, offset)
-        records.append(SourceRecord(offset, time, values, self.now, raw))
+        records.append(SourceRecord(offset, time, values, self.now, self._bytes(key, offset), arrived_us))
 
-    def _unreadable(self, key: SourcePartition, offset: int) -> bytes:
+    def _bytes(self, key: SourcePartition, offset: int) -> bytes:
         rng = random.Random(f"{self.seed}/{tuple(key)}/{offset}")
         return rng.randbytes(rng.randrange(40))
 

@@ -184,10 +184,10 @@ def test_a_source_that_is_not_read_on_is_noticed(honest: Evidence) -> None:
 
 
 def test_a_group_that_stands_wrong_is_noticed(grouped: Evidence) -> None:
-    def without_last(log: Log) -> Log:
-        return log[:-1]
+    def without_any(log: Log) -> Log:
+        return []  # the last row alone may be one that was written twice
 
-    assert "exactly once" in promises(with_log(grouped, Topic.OUTPUT, without_last))
+    assert "exactly once" in promises(with_log(grouped, Topic.OUTPUT, without_any))
 
 
 def test_dead_bytes_that_were_altered_are_noticed(honest: Evidence) -> None:
