@@ -41,6 +41,7 @@ class Run:
     """Every unit's stores, and what was counted in the last window."""
 
     plan: Plan
+    segment_rows_min: int = 1
     stores: dict[tuple[UnitId, int], Store] = field(default_factory=dict)
     stored: Counter[int] = field(default_factory=Counter)  # by side
     sent: Counter[int] = field(default_factory=Counter)
@@ -63,7 +64,9 @@ class Run:
         if (unit, side) not in self.stores:
             access = self.stage.sides[side].access
             types = tuple(column.type for column in self.stage.sides[side].columns)
-            self.stores[unit, side] = new_store(StoreLayout(access.kind, types, 1, WINDOW_US // 10))
+            self.stores[unit, side] = new_store(
+                StoreLayout(access.kind, types, 1, WINDOW_US // 10, segment_rows_min=self.segment_rows_min)
+            )
         return self.stores[unit, side]
 
     def flow(self, side: int, rows: Rows, counted: bool) -> None:
@@ -108,11 +111,11 @@ def rows_of(plan: Plan, side: int, start: int, rng: np.random.Generator) -> Rows
     return Rows(stamps, (tuple_ids(side, 0, numbers),), times, times, tuple(columns))
 
 
-def run(plan: Plan) -> Run:
-    rng, running = np.random.default_rng(11), Run(plan)
-    for start in range(0, WINDOWS * WINDOW_ROWS, BLOCK):
+def run(plan: Plan, segment_rows_min: int = 1, windows: int = WINDOWS, counted_from: int = WINDOWS - 1) -> Run:
+    rng, running = np.random.default_rng(11), Run(plan, segment_rows_min)
+    for start in range(0, windows * WINDOW_ROWS, BLOCK):
         for side in (0, 1):
-            running.flow(side, rows_of(plan, side, start, rng), start >= (WINDOWS - 1) * WINDOW_ROWS)
+            running.flow(side, rows_of(plan, side, start, rng), start >= counted_from * WINDOW_ROWS)
     return running
 
 
@@ -177,3 +180,15 @@ def mean_unit_bytes(plan: Plan) -> float:
     held = [s.units * s.rows_per_unit * (s.row_bytes + s.index_bytes) for s in expected.sides]
     units = expected.sides[0].units
     return sum(held) / (units if plan.stages[0].strategy is Strategy.MATRIX else units + expected.sides[1].units)
+
+
+@pytest.mark.parametrize("sql", [EQUALITY, BAND, BOTH, OTHER])
+def test_where_a_window_is_less_than_a_segment_a_probe_pays_for_what_is_kept_too_long(sql: str) -> None:
+    """Segments have a least size, and go as a whole: such a store holds more than the window, half a segment on
+    average; so many windows are counted that it comes and goes."""
+    plan = make_plan(query(sql, units=2), STATISTICS)
+    (expected,) = estimate(plan, STATISTICS)
+    running = run(plan, cost.SEGMENT_ROWS_MIN, 12, 4)
+    for side in (0, 1):
+        touched = running.comparisons[side] / running.probes[1 - side]
+        assert touched == pytest.approx(expected.sides[side].comparisons_per_probe, rel=0.2)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from biclique.index.protocol import IndexKind
 from biclique.plan.cost import (
     Grid,
     Load,
@@ -159,7 +160,8 @@ def _side(stage: Stage, draft: StageDraft, side: int, load: tuple[Load, Load], s
         visits,
         visits if is_matrix else copies + visits,
         own.rows * share / visited,
-        comparisons(probing, stored),
+        # Blocks are every row; within a window, by time, every row of the window.
+        rows_per_unit if access.kind is IndexKind.SCAN else comparisons(probing, stored),
     )
 
 
