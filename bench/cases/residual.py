@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.cases import Measured, Scale
 from biclique.core.rows import Rows, Vector
-from biclique.core.stamps import stamps_of, tuple_ids
+from biclique.core.stamps import stamp_base, tuple_ids
 from biclique.plan.make import make_plan
 from biclique.query.compile import compile_manifest
 from biclique.tiers.matching import BATCH_MAX, Probing
@@ -60,4 +60,5 @@ def _block(random: np.random.Generator, domain: int, side: int, epoch: int, colu
     times = np.full(BLOCK_ROWS, epoch, np.int64)
     ids = tuple_ids(side, 0, np.arange(BLOCK_ROWS, dtype=np.int64) + epoch * BLOCK_ROWS)
     vectors = (Vector(random.integers(0, domain, BLOCK_ROWS)), Vector(random.integers(0, 1000, BLOCK_ROWS)))
-    return Rows(stamps_of(epoch + 1, 0, BLOCK_ROWS), (ids,), times, times, vectors)
+    stamps = np.uint64(stamp_base(epoch + 1, 0)) + np.arange(BLOCK_ROWS, dtype=np.uint64)
+    return Rows(stamps, (ids,), times, times, vectors)

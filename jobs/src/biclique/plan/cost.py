@@ -84,7 +84,7 @@ def square(units: int) -> tuple[int, int]:
 DOMINANCE_FANOUT = 8
 ARCHIVES_PER_WINDOW, SEGMENT_ROWS_MIN = 10, 4_096
 SEARCHED_TOGETHER, STRIDE_FIRST = 32, 16
-DIRECTED_ROWS_MIN, DIRECTED = 1 << 17, 5.0  # measured: what is left to search of the fullest of so many buckets
+DIRECTED_ROWS_MIN, DIRECTED = 1 << 17, 4.0  # measured: what is left to search of the fullest of so many buckets
 
 OPEN_RUNS, RUNS_SHRINK = 1.3, 10  # measured: a growing segment has so many runs, and one more for each tenfold rows
 
