@@ -19,10 +19,12 @@ from dataclasses import dataclass, replace
 from biclique.hosts.perform import start_unit
 from biclique.kernels.groups import SumOverflow
 from biclique.routing.table import RoutingTable, UnitId
+from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import End, Orders
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.messages import Address, Producer, Signal, Topic, unit_address
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePartition
+from biclique.tiers.trimming import keep_signals_from
 from tests.model.auditor import audit, overflow_violations
 from tests.model.bounds import Use
 from tests.model.evidence import Evidence, SourceRecord, Violation
@@ -338,6 +340,10 @@ class World:
                 self.log.trim(address, min(before, end))
                 self.happened[TRIMMED] += 1
                 self._strike_receivers(units)
+        known = [self.log.progress.get(dispatcher_producer(n)) for n in range(self.plan.dispatchers)]
+        heard = [p for p in known if isinstance(p, DispatcherProgress)]
+        if len(heard) == len(known):  # the operator reads signals, too
+            self.log.trim(Address(Topic.SIGNALS, 0), min(keep_signals_from(heard), self._heard_to))
 
     def _strike_receivers(self, sources: list[UnitId]) -> None:
         """Those who own what was moved from the units of a partition that has just been trimmed."""

@@ -117,7 +117,7 @@ def test_an_epoch_is_above_the_own_last_whatever_the_clock_says() -> None:
 
 def test_an_epoch_is_at_least_the_greatest_heard() -> None:
     desk = Desk()
-    desk.dispatcher.hear([signal(OTHER, 5000)])
+    desk.dispatcher.hear([(0, signal(OTHER, 5000))], 1)
     assert signal_of(desk.sent(source_block([0]))).epoch == 5000
 
 
@@ -168,9 +168,9 @@ def test_an_idle_dispatcher_signals_the_least_watermark_of_those_that_are_not() 
     desk = Desk()
     desk.turn(source_block([0], times=[10]))
     assert signal_of(desk.sent(beat(0, 0), beat(0, 60))).watermark == 10, "the other has not been heard"
-    desk.dispatcher.hear([signal(OTHER, 1, watermark=900, idle=True)])
+    desk.dispatcher.hear([(0, signal(OTHER, 1, watermark=900, idle=True))], 1)
     assert signal_of(desk.sent()).watermark == 10, "the idle do not wait for the idle, nor go to infinity"
-    desk.dispatcher.hear([signal(OTHER, 2, watermark=900)])
+    desk.dispatcher.hear([(0, signal(OTHER, 2, watermark=900))], 1)
     assert signal_of(desk.sent()).watermark == 900
 
 
@@ -188,7 +188,7 @@ def test_without_tuples_it_answers_those_that_carried_some_and_else_keeps_quiet(
     assert desk.turn(flush=False) is None
     desk.now += 1
     assert desk.turn(flush=False) is not None
-    desk.dispatcher.hear([signal(OTHER, 2, carried=True)])
+    desk.dispatcher.hear([(0, signal(OTHER, 2, carried=True))], 1)
     desk.now += ANSWER_MS - 1
     assert desk.turn(flush=False) is None
     desk.now += 1
@@ -208,3 +208,24 @@ def test_every_unit_gets_the_signal_behind_its_blocks() -> None:
     units = [str(unit) for unit in desk.table.units()]
     assert all(isinstance(by_address[f"unit/{unit}"][-1], Signal) for unit in units)
     assert isinstance(by_address["signals/0"][-1], Signal)
+
+
+def test_whoever_reads_signals_on_from_its_progress_hears_the_last_of_each_other_again() -> None:
+    desk = Desk()
+    assert desk.plan.dispatchers == 2, "there is one other"
+    desk.dispatcher.hear([], 4)
+    assert _hear_from(desk) == 0, "the other has not been heard"
+    desk.dispatcher.hear([(5, signal(OTHER, 1)), (9, signal(dispatcher_producer(0), 1))], 10)
+    desk.dispatcher.hear([(11, signal(OTHER, 2))], 14)
+    assert _hear_from(desk) == 11
+    desk.dispatcher.hear([], 30)
+    assert _hear_from(desk) == 11
+    again = Dispatcher(desk.plan, 0, [SourcePartition(0, 0)], desk.dispatcher.progress)
+    turn = again.turn([source_block([9], predecessor=-1)], 1, first_table(desk.plan), 1000)
+    assert turn is not None and turn.progress.hear_from == 11, "nor is it forgotten before the other is heard again"
+
+
+def _hear_from(desk: Desk) -> int:
+    made = desk.turn()
+    assert made is not None
+    return made.progress.hear_from

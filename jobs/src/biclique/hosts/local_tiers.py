@@ -25,6 +25,7 @@ from biclique.tiers.loops import Watch, dispatcher_loop, joiner_loop, merger_loo
 from biclique.tiers.merger import merger_producer
 from biclique.tiers.messages import Address, Heartbeat, Producer, Record, SourceBlock, Topic, unit_address
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, MergerProgress, Progress, SourcePartition
+from biclique.tiers.trimming import keep_signals_from
 
 PARTITION = 0  # a source of files is one source partition
 
@@ -235,6 +236,7 @@ class LocalTiers:
         """Forget what has been handled: this process needs it no more, and a later one begins behind a barrier."""
         for number, progress in enumerate(self.dispatchers()):
             self.log.trim(Address(Topic.SHUFFLED, number), progress.offset)
+        self.log.trim(Address(Topic.SIGNALS, 0), keep_signals_from(self.dispatchers()))
         for unit, joiner in self._joiners().items():
             self.log.trim(unit_address(unit), joiner.offset)
         for number, merger in enumerate(self._mergers()):

@@ -31,6 +31,7 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "greatest": [[*key, value] for key, value in progress.greatest.items()],
                 "fates": {fate: list(counts) for fate, counts in progress.fates.items()},
                 "counted": list(progress.counted),
+                "hear_from": progress.hear_from,
             }
         case JoinerProgress():
             return {

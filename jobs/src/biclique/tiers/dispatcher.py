@@ -86,18 +86,23 @@ class Dispatcher:
         self.progress = progress
         self._entries = tuple(entries_of_source(plan, source) for source in range(len(plan.query.sources)))
         self._heard: dict[Producer, Signal] = {}
+        self._heard_at: dict[Producer, int] = {}  # the offset of each one's last
+        self._hear_from = progress.hear_from
         self._caught_up: dict[SourcePartition, tuple[int, int]] = {}  # -> (driver attempt, since)
         self._idle: set[SourcePartition] = set()
         self._owes_answer = False
         self._signalled_ms: int | None = None
 
-    def hear(self, signals: Iterable[Signal]) -> None:
-        """What the other dispatchers have signalled, in the order of the signals topic."""
-        for signal in signals:
+    def hear(self, signals: Iterable[tuple[int, Signal]], heard_to: int) -> None:
+        """What the other dispatchers have signalled, in the order of the signals topic, read up to that offset."""
+        for offset, signal in signals:
             if signal.sender == self._producer or signal.sender.tier != self._producer.tier:
                 continue
             self._heard[signal.sender] = signal
+            self._heard_at[signal.sender] = offset
             self._owes_answer |= signal.carried
+        if len(self._heard) == self._plan.dispatchers - 1:
+            self._hear_from = min(self._heard_at.values(), default=heard_to)
 
     def turn(
         self, records: Sequence[Record], next_offset: int, table: RoutingTable, wall_ms: int, flush: bool = False
@@ -148,6 +153,7 @@ class Dispatcher:
             draft.greatest,
             fates,
             draft.stamping.counts,
+            self._hear_from,
         )
         return Turn((*self._routed(draft, table), *draft.aside, *_signals(table, signal)), after, signal.carried)
 

@@ -104,14 +104,14 @@ def dispatcher_loop(
     if watch is not None:
         watch.dispatcher = dispatcher
     source, signals = Address(Topic.SHUFFLED, number), Address(Topic.SIGNALS, 0)
-    heard_to = 0
+    heard_to = dispatcher.progress.hear_from
     while True:
         orders: Orders = yield Consult()
         if orders.stop:
             return End.STOPPED
         heard: Fetched = yield Read(signals, heard_to, limits.signal_records)
         heard_to = heard.next_offset
-        dispatcher.hear(record for _, record in heard.records if isinstance(record, Signal))
+        dispatcher.hear(((at, said) for at, said in heard.records if isinstance(said, Signal)), heard_to)
         table: RoutingTable | None = yield ReadTable()
         if table is None or table.version < dispatcher.progress.version:
             yield Rest(REST_MS)  # an older routing table is refused

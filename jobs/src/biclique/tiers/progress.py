@@ -21,7 +21,8 @@ class SourcePartition(NamedTuple):
 class DispatcherProgress:
     """`offset`: the next one to read in its partition of shuffled. `last`, `greatest`: per source partition, the last
     source offset taken and the greatest event time. `accepted`, `filtered`, `late`, `dead` count source records per
-    source. `counted`: tuples stamped so far of each relation whose window counts them."""
+    source. `counted`: tuples stamped so far of each relation whose window counts them. `hear_from`: in the signals
+    topic, the oldest of what the other dispatchers said last: whoever reads on from there knows as much as this one."""
 
     offset: int = 0
     epoch: int = 0
@@ -32,6 +33,7 @@ class DispatcherProgress:
     greatest: Mapping[SourcePartition, int] = field(default_factory=dict)
     fates: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # fate -> count per source
     counted: Counts = ()
+    hear_from: int = 0
 
 
 class Cursor(NamedTuple):

@@ -19,7 +19,7 @@ from biclique.plan.model import Plan
 from biclique.routing.protocol import Role
 from biclique.routing.table import RoutingTable, UnitId
 from biclique.tiers.messages import Block, Record, Signal
-from biclique.tiers.progress import JoinerProgress
+from biclique.tiers.progress import DispatcherProgress, JoinerProgress
 from biclique.tiers.ranking import ranked, take_totals, totals_of
 from biclique.tiers.state import oldest_needed
 
@@ -76,3 +76,8 @@ def _with_totals(keep: int, totals: Totals | None, records: Sequence[tuple[int, 
     first = min((record.epoch for record in stored), default=None)
     told = None if first is None else totals.earliest_above(first - 1)
     return keep if told is None else min(keep, told)
+
+
+def keep_signals_from(dispatchers: Iterable[DispatcherProgress]) -> int:
+    """The first offset to keep of the signals topic, as far as dispatchers need it."""
+    return min(progress.hear_from for progress in dispatchers)
