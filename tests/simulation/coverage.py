@@ -40,6 +40,7 @@ FAULTS = (
     "store damages",
 )
 ENDS = ("fenced", "left", "unknown outcome")
+A_START = "a start crashes"
 SCALINGS = (
     "join",
     "leave by window",

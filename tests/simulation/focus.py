@@ -24,7 +24,7 @@ from biclique.query.expression import Call, Column, Literal, Op
 from biclique.query.model import Aggregate, AggregateFunction, GroupKey, Item, PlanHints, Query, Window
 from biclique.query.types import BIGINT, DOUBLE
 from tests.simulation import observer
-from tests.simulation.coverage import TRIMMED
+from tests.simulation.coverage import A_START, TRIMMED
 from tests.simulation.operator import HABITS, Habits
 from tests.simulation.queries import TICK_US, K, X, Y, call, column, narrow_query, random_query
 
@@ -134,6 +134,7 @@ FOCUSES = (
             observer.MOVED_BY_MANIFEST: 0.3,
             observer.SEALED: 0.15,
             TRIMMED: 0.2,
+            A_START: 0.45,
         },
         {"operate": 0.35, "trim": 0.02},
         _moving,

@@ -29,7 +29,7 @@ from tests.model.auditor import audit, overflow_violations
 from tests.model.bounds import Use
 from tests.model.evidence import Evidence, SourceRecord, Violation
 from tests.simulation.byte_bounds import byte_bounds_of
-from tests.simulation.coverage import ABORTED, FAULTS, OVERFLOW, TOGETHER, TRIMMED, crash_at
+from tests.simulation.coverage import A_START, ABORTED, FAULTS, OVERFLOW, TOGETHER, TRIMMED, crash_at
 from tests.simulation.fake_log import FakeLog
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.focus import focus_of
@@ -159,7 +159,7 @@ class World:
         beside = self._beside(process)
         self.happened[TOGETHER] += bool(beside)
         if self._is_starting(process):
-            self.happened["a start crashes"] += 1
+            self.happened[A_START] += 1
         zombie = self.rng.random() < 0.4 * bool(self.rates["zombie"])
         until = self.now + self.rng.choice((0, 30, 150, 600)) if zombie else 0
         self.happened["fault: zombie"] += zombie
@@ -206,7 +206,8 @@ class World:
 
     def _look(self, process: Process) -> bool:
         """Count what has happened to a process. Whether the focus of this run strikes it now."""
-        struck = self._is_starting(process) and self.faults and self.rng.random() < START_CRASHES
+        starting = self.focus.strikes.get(A_START, START_CRASHES)
+        struck = self._is_starting(process) and self.faults and self.rng.random() < starting
         for event in process.happened:
             self.happened[event] += 1
             struck = struck or self._strikes(event)
