@@ -13,15 +13,15 @@ from biclique.query.one_machine import without_use
 
 
 def load(manifest: Path) -> Query:
-    return compile_manifest(_text(manifest), str(manifest.parent), os.path.exists)
+    return compile_manifest(text_of(manifest), str(manifest.parent), os.path.exists)
 
 
 def keys_without_use(manifest: Path) -> tuple[str, ...]:
     """Of a manifest that has been loaded: what it says to a cluster alone."""
-    return without_use(read_manifest(_text(manifest)))
+    return without_use(read_manifest(text_of(manifest)))
 
 
-def _text(manifest: Path) -> str:
+def text_of(manifest: Path) -> str:
     try:
         return manifest.read_text(encoding="utf-8")
     except FileNotFoundError:

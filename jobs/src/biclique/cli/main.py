@@ -63,6 +63,18 @@ def run(
 
 
 @cli.command()
+@click.argument("name", type=click.Choice(["shuffler", "dispatcher", "joiner", "merger"]))
+@MANIFEST
+@click.option("--subgroup", metavar="0L0", help="Of the joiners: this subgroup's alone.")
+def tier(name: str, manifest: Path, subgroup: str | None) -> None:
+    """Run one tier of a query over Kafka, in the foreground (see docs/data-plane.md)."""
+    from biclique.cli.tier import run as run_tier
+
+    with stating_errors():
+        run_tier(name, manifest, subgroup)
+
+
+@cli.command()
 @MANIFEST
 def validate(manifest: Path) -> None:
     """Check a manifest: the same checks as everywhere."""

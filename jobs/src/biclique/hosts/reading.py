@@ -19,12 +19,11 @@ from typing import Protocol
 
 from biclique.hosts.file_task import Position, ReadTask
 from biclique.hosts.frames import BlockFrame, End, Failure, FileEnd, Frame, LostTask, receive_frame
-from biclique.hosts.parsing.rows import Wanted
+from biclique.hosts.parsing.needed import needed_of
 from biclique.ports.file_source import FileSource, refuse_if_changed
 from biclique.ports.run_state import SourceState
 from biclique.query.errors import QueryError
 from biclique.query.model import Files, Query
-from biclique.query.used import used_fields
 
 BLOCKS_AHEAD = 4
 
@@ -167,13 +166,7 @@ class SourceReader:
         self._format = declared.input.format
         self._place = f"spec.sources[{source}].files.path"
         self._files = FileSource(self._place, declared.input.path)
-        time = declared.event_time.column
-        fields = used_fields(query, source)
-        wanted = fields if time is None else tuple(sorted({*fields, time}))
-        self.wanted = Wanted(
-            tuple(declared.fields[position] for position in wanted), None if time is None else wanted.index(time)
-        )
-        self.used = tuple(wanted.index(position) for position in fields)
+        self.wanted, self.used = needed_of(query, source)
         begun = state.files[: state.ordinal + (state.row > 0)]
         self.state = replace(state, files=tuple(self._files.located(file) for file in begun))
         for file in self.state.files:

@@ -116,14 +116,18 @@ class KafkaLog:
         """Of any topic of the same brokers."""
         return len(self._admin.list_topics(topic, SECONDS).topics[topic].partitions)
 
+    def end_of(self, topic: str, partition: int) -> int:
+        """Of any topic of the same brokers: its last stable offset."""
+        return self._offset(TopicPartition(topic, partition), OffsetSpec.latest())
+
     def bounds(self, address: Address) -> Bounds:
         place = TopicPartition(*topic_of(self.settings.prefix, address))
-        asked = [
-            self._admin.list_offsets({place: spec}, isolation_level=IsolationLevel.READ_COMMITTED)[place]
-            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-        ]
-        start, end = (future.result(SECONDS).offset for future in asked)
-        return Bounds(start, end)
+        return Bounds(self._offset(place, OffsetSpec.earliest()), self._offset(place, OffsetSpec.latest()))
+
+    def _offset(self, place: TopicPartition, spec: OffsetSpec) -> int:
+        asked = self._admin.list_offsets({place: spec}, isolation_level=IsolationLevel.READ_COMMITTED)
+        offset: int = asked[place].result(SECONDS).offset
+        return offset
 
     def trim(self, address: Address, before: int) -> None:
         topic, partition = topic_of(self.settings.prefix, address)

@@ -7,12 +7,12 @@ that uses it: clients do not survive a fork.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import redis
 
 from biclique.hosts.perform import Performer, start_unit
+from biclique.hosts.shuffle.packing import dispatcher_of
 from biclique.hosts.units.spec import UnitSpec
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
@@ -57,19 +57,8 @@ def run_unit(spec: UnitSpec) -> End:
         client.close()
 
 
-def run_specs(specs: Iterator[str]) -> None:
-    """A Spark task: one unit."""
-    for text in specs:
-        run_unit(UnitSpec.from_json(text))
-
-
 def unit_of(plan: Plan, name: str) -> UnitId:
     return next(unit for unit in first_table(plan).units() if str(unit) == name)
-
-
-def dispatcher_of(partition: SourcePartition, dispatchers: int) -> int:
-    """Fixed for a query's life: a source partition comes through one partition of shuffled, always."""
-    return (partition.source + partition.partition) % dispatchers
 
 
 def _loop_of(plan: Plan, spec: UnitSpec, log: KafkaLog) -> Loop:

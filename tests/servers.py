@@ -1,13 +1,11 @@
-"""The real servers behind the ports, each started once for the files that ask for it, on ports of its own."""
+"""The real servers behind the ports, each started once in a test process that asks for it, on ports of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from infra import processes
 from infra.kafka_server import KafkaServer
@@ -32,6 +30,9 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServ
 
 @pytest.fixture(scope="session")
 def s3_client() -> Iterator[Any]:
+    import boto3  # a second's worth of modules that few tests need
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer(port=0)
     server.start()
     host, port = server.get_host_and_port()

@@ -1,0 +1,77 @@
+"""`biclique tier`: one tier of a query in the foreground, on this machine or in a driver pod.
+
+Settings come from the environment, read here and nowhere else:
+
+BICLIQUE_KAFKA     bootstrap servers; by default those of the first source
+BICLIQUE_REDIS     where checkpoints are kept
+BICLIQUE_CONTROL   the control port's folder; a file `stop` in it stops the query
+BICLIQUE_PREFIX    of topics, keys and transactional ids, of no other query; by default the query's name
+BICLIQUE_JARS      the folder with Spark's Kafka connector; for the shuffler
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+
+from biclique.cli.loading import load, text_of
+from biclique.hosts.units.application import TierOptions, run_tier
+from biclique.hosts.units.spec import Surroundings
+from biclique.query.errors import QueryError
+from biclique.query.model import Kafka, Query
+from biclique.routing.table import Subgroup
+
+TIERS = ("shuffler", "dispatcher", "joiner", "merger")
+
+
+def run(tier: str, manifest: Path, subgroup: str | None) -> None:
+    query = load(manifest)
+    settings = os.environ
+    asked = [False]
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked[0] = True
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, ask)
+    around = Surroundings(
+        kafka={"bootstrap.servers": settings.get("BICLIQUE_KAFKA") or _brokers(query)},
+        redis=_needed(settings, "BICLIQUE_REDIS", "redis://host:6379/0"),
+        control=_needed(settings, "BICLIQUE_CONTROL", "a folder that all tiers of the query see"),
+        prefix=settings.get("BICLIQUE_PREFIX") or query.name,
+    )
+    jars: tuple[Path, ...] = ()
+    if tier == "shuffler":
+        folder = Path(_needed(settings, "BICLIQUE_JARS", "the folder with Spark's Kafka connector"))
+        jars = tuple(sorted(folder.glob("*.jar")))
+    options = TierOptions(text_of(manifest), around, jars)
+    stop_file = Path(around.control) / "stop"
+    run_tier(tier, _subgroup(subgroup), options, lambda: asked[0] or stop_file.exists())
+
+
+def _brokers(query: Query) -> str:
+    inputs = [source.input for source in query.sources]
+    given = next((each for each in inputs if isinstance(each, Kafka)), None)
+    if given is None or not isinstance(query.output, Kafka):
+        raise QueryError("spec", "sources and output are files", "name topics, or use `biclique run`")
+    return given.bootstrap_servers
+
+
+def _needed(settings: Mapping[str, str], name: str, example: str) -> str:
+    value = settings.get(name)
+    if not value:
+        raise QueryError(name, "this setting is missing in the environment", f"set it: {example}")
+    return value
+
+
+def _subgroup(text: str | None) -> Subgroup | None:
+    """As the routing table writes it: stage, side and number, `0L1`."""
+    if text is None:
+        return None
+    stage, side, number = text[:1], text[1:2], text[2:]
+    if not (stage.isdigit() and side in "LRM" and side and number.isdigit()):
+        raise QueryError("--subgroup", f"{text} is no subgroup", "write stage, side and number, as 0L0 or 0R1")
+    return Subgroup(int(stage), "LRM".index(side), int(number))

@@ -1,0 +1,116 @@
+"""One tier as a Spark application in the foreground: what `biclique tier` runs, and what a driver pod will.
+
+Every tier makes what it needs and finds missing (topics, the first routing table): whichever starts first does it, and
+the others find it done.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from biclique.hosts.shuffle.packing import Packing
+from biclique.hosts.spark import LOG_SETTINGS, refuse_without_java
+from biclique.hosts.units.driver import TierDriver
+from biclique.hosts.units.spec import Surroundings, UnitSpec
+from biclique.plan.make import make_plan
+from biclique.plan.model import Plan
+from biclique.plan.table import first_table
+from biclique.ports.control_folder import ControlFolder
+from biclique.ports.kafka_log import KafkaLog, KafkaSettings
+from biclique.ports.kafka_topics import ensure_topics, topics_of
+from biclique.ports.wire import Wire
+from biclique.query.compile import compile_manifest
+from biclique.routing.table import Subgroup
+from biclique.tiers.progress import SourcePartition
+
+RECORDS_PER_BLOCK = 16_384
+
+
+@dataclass(frozen=True)
+class TierOptions:
+    """`jars`: Spark's Kafka connector, for the shuffler. `units_max`: of one subgroup, however far it may grow."""
+
+    manifest: str
+    around: Surroundings
+    jars: tuple[Path, ...] = ()
+    replication: int = 1
+    units_max: int = 8
+
+
+def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stopping: Callable[[], bool]) -> None:
+    plan, around = make_plan(compile_manifest(options.manifest)), options.around
+    ensure_topics(around.kafka, topics_of(plan, around.prefix, options.units_max), options.replication)
+    control = ControlFolder(Path(around.control))
+    if control.table(None) is None:
+        control.publish(first_table(plan))
+    if tier == "shuffler":
+        _run_shuffler(plan, options, control, stopping)
+        return
+    specs = [UnitSpec(options.manifest, tier, name, around) for name in _names(plan, tier, subgroup)]
+    context = _spark(f"{around.prefix}-{tier}", len(specs), ()).sparkContext
+    try:
+        TierDriver(context, specs, stopping).run()
+    finally:
+        context.stop()
+
+
+def _names(plan: Plan, tier: str, subgroup: Subgroup | None) -> Sequence[str]:
+    match tier:
+        case "dispatcher":
+            return [str(number) for number in range(plan.dispatchers)]
+        case "merger":
+            return [str(number) for number in range(plan.mergers)]
+        case _:
+            units = first_table(plan).units()
+            return [str(unit) for unit in units if subgroup is None or unit.subgroup == subgroup]
+
+
+def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stopping: Callable[[], bool]) -> None:
+    from biclique.hosts.shuffle.streaming import Heartbeats, follow, monotonic_ms, start_query, starts_of
+
+    around = options.around
+    attempt = control.next_attempt("shuffler")
+    log = KafkaLog(KafkaSettings(around.kafka, around.prefix, attempt), Wire(plan))
+    starts = starts_of(plan, log)
+    partitions = len({(key.source, key.partition) for key in starts})
+    spark = _spark(f"{around.prefix}-shuffler", min(partitions, os.cpu_count() or 1), options.jars)
+    brokers = str(around.kafka["bootstrap.servers"])
+    last: dict[SourcePartition, int] = {key: offset - 1 for key, offset in starts.items() if offset > 0}
+    try:
+        with tempfile.TemporaryDirectory(prefix="biclique-shuffler-") as folder:
+            packing = Packing(options.manifest, around.prefix)
+            query = start_query(spark, plan, packing, brokers, starts, folder)
+            follow(query, Heartbeats(plan, log, attempt, last, monotonic_ms), stopping)
+    finally:
+        spark.stop()
+
+
+def _spark(name: str, slots: int, jars: Sequence[Path]) -> Any:
+    refuse_without_java()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.master": f"local[{slots}]",
+        "spark.app.name": name,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(RECORDS_PER_BLOCK),
+        "spark.sql.adaptive.enabled": "false",  # not for streams; saves a warning
+    }
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,146 @@
+"""One query over real topics: its manifest, its input, its tiers as processes, its output as a reader sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from infra.jars import CONNECTOR, jars_of
+from infra.kafka_server import KafkaServer
+from infra.redis_server import RedisServer
+
+BICLIQUE = Path(sys.executable).with_name("biclique")
+MANIFEST = """\
+apiVersion: biclique.dev/v1alpha1
+kind: JoinQuery
+metadata: {{name: {name}}}
+spec:
+  sources:
+    - name: r
+      schema: "k INT, v BIGINT"
+      kafka: {{bootstrapServers: "{brokers}", topic: {name}-r, format: json}}
+    - name: s
+      schema: "k INT, v BIGINT"
+      kafka: {{bootstrapServers: "{brokers}", topic: {name}-s, format: json}}
+  sql: "SELECT r.v AS rv, s.v AS sv FROM r JOIN s ON {predicate}"
+  topics: {{partitions: 2}}
+  plan: {{subgroups: {{r: {subgroups}, s: {subgroups}}}}}
+  output: {{kafka: {{bootstrapServers: "{brokers}", topic: {name}-out, format: json}}}}
+"""
+
+
+@dataclass
+class KafkaQuery:
+    kafka: KafkaServer
+    redis: RedisServer
+    folder: Path
+    predicate: str = "r.k = s.k"
+    subgroups: int = 1
+    name: str = field(default_factory=lambda: f"q{uuid.uuid4().hex[:8]}")
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.client = {"bootstrap.servers": self.kafka.bootstrap}
+        self.manifest = self.folder / "query.yaml"
+        self.manifest.write_text(
+            MANIFEST.format(
+                name=self.name, brokers=self.kafka.bootstrap, predicate=self.predicate, subgroups=self.subgroups
+            )
+        )
+        admin = AdminClient(self.client)
+        topics = [NewTopic(f"{self.name}-{suffix}", partitions, 1) for suffix, partitions in (("r", 2), ("s", 1))]
+        for future in admin.create_topics([*topics, NewTopic(f"{self.name}-out", 1, 1)]).values():
+            future.result(30)
+        self.producer = Producer({**self.client, "linger.ms": 5})
+
+    # --- in ----------------------------------------------------------------------------------------------------------
+
+    def produce(self, side: str, value: bytes) -> None:
+        self.producer.produce(f"{self.name}-{side}", value)
+
+    def produce_rows(self, side: str, keys: list[int], first: int) -> None:
+        for number, key in enumerate(keys, first):
+            self.produce(side, b'{"k": %d, "v": %d}' % (key, number))
+        assert self.producer.flush(30) == 0
+
+    # --- tiers -------------------------------------------------------------------------------------------------------
+
+    def start(self, tier: str) -> None:
+        environment = {
+            **os.environ,
+            "BICLIQUE_REDIS": self.redis.url,
+            "BICLIQUE_CONTROL": str(self.folder / "control"),
+            "BICLIQUE_JARS": str(jars_of(CONNECTOR)),
+        }
+        with (self.folder / f"{tier}.log").open("ab") as log:
+            self.processes[tier] = subprocess.Popen(
+                [BICLIQUE, "tier", tier, self.manifest],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self, tier: str) -> None:
+        """The driver, its Java and its Python workers, as a node that goes dark."""
+        process = self.processes.pop(tier)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> dict[str, int]:
+        """Asked by the control port. Exit codes by tier."""
+        (self.folder / "control" / "stop").touch()
+        codes: dict[str, int] = {}
+        for tier, process in self.processes.items():
+            try:
+                codes[tier] = process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                codes[tier] = process.wait()
+        self.processes.clear()
+        return codes
+
+    def log_of(self, tier: str) -> str:
+        return (self.folder / f"{tier}.log").read_text(errors="replace")[-3000:]
+
+    # --- out ---------------------------------------------------------------------------------------------------------
+
+    def results(self, wanted: int, seconds: float) -> Counter[tuple[int, int]]:
+        """As a read-committed reader sees them: until `wanted` are there, and a little longer."""
+        found: Counter[tuple[int, int]] = Counter()
+        deadline, settled = time.monotonic() + seconds, False
+        for message in self.messages(f"{self.name}-out"):
+            if message is None:
+                if settled or time.monotonic() > deadline:
+                    return found
+                settled = found.total() >= wanted
+                continue
+            row = json.loads(message)
+            found[row["rv"], row["sv"]] += 1
+        return found
+
+    def messages(self, topic: str) -> Iterator[bytes | None]:
+        """From its beginning; None whenever there was nothing for a second."""
+        consumer = Consumer({**self.client, "group.id": "reader", "isolation.level": "read_committed"})
+        try:
+            consumer.assign([TopicPartition(topic, 0, 0)])
+            while True:
+                batch = consumer.consume(10_000, 1.0)
+                yield from (message.value() for message in batch if message.error() is None)
+                if not batch:
+                    yield None
+        finally:
+            consumer.close()

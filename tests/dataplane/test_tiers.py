@@ -1,0 +1,73 @@
+"""The tiers as real processes over a real Kafka and a real Redis: what comes out is what the oracle says, each pair
+once, also when a tier is killed while both sides flow."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.kafka_server import KafkaServer
+from infra.redis_server import RedisServer
+from tests.dataplane.query import KafkaQuery
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+TIERS = ("shuffler", "dispatcher", "joiner")
+
+
+@pytest.fixture
+def query(kafka_server: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[KafkaQuery]:
+    made = KafkaQuery(kafka_server, redis_server, tmp_path, subgroups=2)
+    yield made
+    made.stop()
+
+
+def matches(left: list[int], right: list[int]) -> Counter[tuple[int, int]]:
+    where = defaultdict(list)
+    for number, key in enumerate(right):
+        where[key].append(number)
+    return Counter((number, other) for number, key in enumerate(left) for other in where[key])
+
+
+def test_every_pair_once_while_each_tier_is_killed(query: KafkaQuery) -> None:
+    rng = random.Random(7)
+    keys: dict[str, list[int]] = {"r": [], "s": []}
+
+    def flow(rows: int) -> None:
+        for side, known in keys.items():
+            fresh = [rng.randrange(20_000) for _ in range(rows)]
+            query.produce_rows(side, fresh, len(known))
+            known.extend(fresh)
+
+    flow(5_000)
+    for tier in TIERS:
+        query.start(tier)
+    assert query.results(1, 90).total() > 0, query.log_of("joiner")
+    for victim in (*TIERS, "joiner"):
+        flow(3_000)
+        query.kill(victim)
+        flow(2_000)
+        query.start(victim)
+    wanted = matches(keys["r"], keys["s"])
+    found = query.results(wanted.total(), 120)
+    assert found == wanted, query.log_of("joiner")
+    assert query.stop() == dict.fromkeys(TIERS, 0)
+
+
+def test_a_record_that_cannot_be_read_is_set_aside_once_as_it_came(query: KafkaQuery) -> None:
+    for value in (b'{"k": 1, "v": 1}', b'{"k": "one"}', b"\xff\x00", b'{\n "k": 1,\n "v": 2\n}'):
+        query.produce("s", value)
+    query.produce_rows("r", [1], 0)
+    for tier in TIERS:
+        query.start(tier)
+    assert query.results(2, 90) == Counter({(0, 1): 1, (0, 2): 1}), query.log_of("shuffler")
+    dead = []
+    for message in query.messages(f"{query.name}.dead"):
+        if message is None:
+            break
+        dead.append(message)
+    # Source 1 has one partition, and that one comes through dispatcher 1: its messages are in partition 1.
+    assert dead == []
