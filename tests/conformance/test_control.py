@@ -1,0 +1,86 @@
+"""One suite for every control port: versions in turn, attempts that only grow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from biclique.plan.table import first_table
+from biclique.ports.control import Control, OutOfTurn
+from biclique.ports.control_folder import ControlFolder
+from biclique.ports.table_json import decode_table, encode_table
+from biclique.routing.table import Move, RoutingTable, Subgroup, UnitId
+from tests.unit.tiers.building import plan
+
+SQL = "SELECT r.v FROM r JOIN s ON r.k = s.k"
+SUBGROUP = Subgroup(0, 1, 0)
+OLD, NEW = UnitId(SUBGROUP, 0), UnitId(SUBGROUP, 1, 3)
+
+
+def folder(path: Path) -> Callable[[], Control]:
+    return lambda: ControlFolder(path / "control")
+
+
+@pytest.fixture(params=[folder], ids=lambda make: make.__name__)
+def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Control]:
+    """Each call is another process's connection to the same place."""
+    return request.param(tmp_path)
+
+
+def version(number: int) -> RoutingTable:
+    return RoutingTable(
+        number,
+        stores={SUBGROUP: (OLD,), Subgroup(1, 2, 4): ()},
+        probes={SUBGROUP: (OLD, NEW)},
+        switch={n: 1 << (40 - n) for n in range(number)},
+        moves=(Move(OLD, NEW, number),),
+        stage_switch={(number, 0): 5, (number, 1): 6},
+        born={NEW: number},
+    )
+
+
+def test_a_table_comes_back_whole() -> None:
+    for table in (version(3), first_table(plan(SQL))):
+        assert decode_table(encode_table(table)) == table
+
+
+def test_the_newest_version_is_seen_by_everybody_and_the_older_ones_stay(connect: Callable[[], Control]) -> None:
+    writer = connect()
+    assert writer.table(None) is None
+    for number in range(3):
+        writer.publish(version(number))
+    reader = connect()
+    assert reader.table(None) == version(2)
+    assert [reader.table(number) for number in range(4)] == [version(0), version(1), version(2), None]
+
+
+def test_a_version_is_written_once_and_in_turn(connect: Callable[[], Control]) -> None:
+    one, other = connect(), connect()
+    one.publish(version(0))
+    other.publish(version(0))
+    with pytest.raises(OutOfTurn):
+        other.publish(version(2))
+    with pytest.raises(OutOfTurn):
+        other.publish(RoutingTable(0, {}, {}, {}))
+    other.publish(version(1))
+    with pytest.raises(OutOfTurn):
+        one.publish(version(0))
+
+
+def test_of_many_that_ask_at_once_each_gets_an_attempt_of_its_own(connect: Callable[[], Control]) -> None:
+    given: list[int] = []
+
+    def ask() -> None:
+        control = connect()
+        given.extend(control.next_attempt("joiner 0L0.0") for _ in range(20))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(given) == list(range(1, 81))
+    assert connect().next_attempt("a/b") == 1, "each name counts for itself"

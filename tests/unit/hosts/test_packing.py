@@ -1,0 +1,128 @@
+"""Records of Kafka to source blocks: every record has one mark, bad ones keep their bytes, and a block that went over
+the wire is the block that was packed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from biclique.core.rows import Vector
+from biclique.hosts.shuffle.packing import MESSAGE, Packer, Packing
+from biclique.plan.make import make_plan
+from biclique.ports.wire import Message, Wire
+from biclique.query.compile import compile_manifest
+from biclique.tiers.messages import Mark, SourceBlock
+from biclique.tiers.progress import SourcePartition
+
+MANIFEST = """
+apiVersion: biclique.dev/v1alpha1
+kind: JoinQuery
+metadata: {name: packed}
+spec:
+  sources:
+    - name: r
+      schema: "k INT NOT NULL, s STRING, at TIMESTAMP"
+      eventTime: {column: at}
+      kafka: {bootstrapServers: "b:1", topic: r, format: json}
+    - name: s
+      schema: "k INT"
+      kafka: {bootstrapServers: "b:1", topic: s, format: json}
+  sql: "SELECT r.s FROM r JOIN s ON r.k = s.k WHERE r.k > 0"
+  topics: {partitions: 3}
+  output: {kafka: {bootstrapServers: "b:1", topic: out, format: json}}
+"""
+QUERY = compile_manifest(MANIFEST)
+R, S = SourcePartition(0, 1), SourcePartition(1, 0)
+
+
+def records(values: list[bytes | None], key: SourcePartition = R, first: int = 100) -> pa.RecordBatch:
+    """Offsets in steps of two: markers stand between."""
+    count = len(values)
+    return pa.RecordBatch.from_pydict(
+        {
+            "source": pa.array([key.source] * count, pa.int32()),
+            "partition": pa.array([key.partition] * count, pa.int32()),
+            "offset": pa.array([first + 2 * n for n in range(count)], pa.int64()),
+            "time": pa.array([1_000_000 + n for n in range(count)], pa.int64()),
+            "value": pa.array(values, pa.binary()),
+        }
+    )
+
+
+def row(k: object, text: str = "x", at: str = "2026-01-01T00:00:00Z") -> bytes:
+    return json.dumps({"k": k, "s": text, "at": at}).encode()
+
+
+def packed(values: list[bytes | None], key: SourcePartition = R) -> SourceBlock:
+    return Packer(QUERY).pack(key, 7, records(values, key))
+
+
+def values_of(vector: Vector) -> list[object]:
+    return vector.values.to_pylist() if isinstance(vector.values, pa.Array) else vector.values.tolist()
+
+
+def test_good_filtered_and_dead_records_keep_their_order() -> None:
+    raw = [row(1), row(0), b'{"k": "one"}', None, row(2, "two\nlines"), row(None)]
+    block = packed(raw)
+    assert (block.source, block.partition, block.predecessor) == (0, 1, 7)
+    assert block.offsets.tolist() == [100, 102, 104, 106, 108, 110]
+    assert block.marks.tolist() == [m.value for m in (Mark.GOOD, Mark.FILTERED, *[Mark.DEAD] * 2, Mark.GOOD, Mark.DEAD)]
+    assert [values_of(column) for column in block.columns] == [[1, 2], ["x", "two\nlines"]]
+    assert [(d.offset, d.raw, d.place) for d in block.dead] == [
+        (104, b'{"k": "one"}', "r, partition 1, offset 104, column k"),
+        (106, b"", "r, partition 1, offset 106"),
+        (110, raw[5], "r, partition 1, offset 110, column k"),
+    ]
+    assert all(record.reason for record in block.dead)
+
+
+def test_the_records_own_time_where_no_column_has_it() -> None:
+    assert packed([b'{"k": 1}', b'{"k": 2}'], S).times.tolist() == [1_000_000, 1_000_001]
+
+
+@pytest.mark.parametrize("value", [b'{\n "k": 3,\r\n "s": "x",\n "at": "2026-01-01T00:00:00Z"}\n', row(3) + b"\r\n"])
+def test_an_object_may_stand_on_several_lines(value: bytes) -> None:
+    block = packed([row(1), value, row(5)])
+    assert values_of(block.columns[0]) == [1, 3, 5]
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\n", b'{"k": 1}\n{"k": 2}', b'{"k": 1, "s": "a\nb"}', b"\xff\xfe", b"[1]", b"\x00"]
+)
+def test_what_is_no_object_is_dead_with_its_bytes_and_spoils_no_neighbour(value: bytes) -> None:
+    block = packed([row(1), value, row(5)])
+    assert [record.raw for record in block.dead] == [value]
+    assert values_of(block.columns[0]) == [1, 5]
+
+
+def test_a_task_names_the_block_before_and_keeps_partitions_apart() -> None:
+    wire, packing = Wire(make_plan(QUERY)), Packing(MANIFEST, "q")
+    mixed = pa.Table.from_batches([records([row(1)]), records([b'{"k": 1}'], S)]).combine_chunks().to_batches()
+    sent = list(packing(iter([*mixed, records([row(2), row(3)], first=200)])))
+    assert all(batch.schema.equals(MESSAGE) for batch in sent)
+    (messages,) = [[batch.to_pylist()[0] for batch in sent]]
+    blocks = [
+        wire.decode(Message(message["value"], {h["key"]: h["value"] for h in message["headers"]}))
+        for message in messages
+    ]
+    assert [(b.source, b.partition, b.predecessor, b.offsets.tolist()) for b in blocks] == [  # type: ignore[union-attr]
+        (0, 1, -1, [100]),
+        (1, 0, -1, [100]),
+        (0, 1, 100, [200, 202]),
+    ]
+    assert [(m["topic"], m["partition"]) for m in messages] == [("q.shuffled", 1), ("q.shuffled", 1), ("q.shuffled", 1)]
+
+
+def test_a_block_goes_over_the_wire_unchanged() -> None:
+    wire = Wire(make_plan(QUERY))
+    for values in ([row(1), None, row(0), row(4, "ü")], [None], [row(0)]):
+        block = packed(values)
+        back = wire.decode(wire.encode(block))
+        assert isinstance(back, SourceBlock)
+        for name in ("offsets", "marks", "times"):
+            np.testing.assert_array_equal(getattr(back, name), getattr(block, name))
+        assert [values_of(column) for column in back.columns] == [values_of(column) for column in block.columns]
+        assert (back.dead, back.predecessor, back.source, back.partition) == (block.dead, 7, 0, 1)
