@@ -27,6 +27,7 @@ from biclique.ports.log import Bounds
 from biclique.tiers.effects import Commit, Fetched, Outcome
 from biclique.tiers.messages import Address, Producer, Record
 from biclique.tiers.progress import Progress
+from tests.simulation.carrying import AS_THEY_ARE, Carrying
 
 Chance = Callable[[str, float], bool]
 
@@ -77,8 +78,10 @@ class Partition:
 
 
 class FakeLog:
-    def __init__(self, rng: random.Random | None = None, chance: Chance = never) -> None:
-        self.rng, self.chance = rng or random.Random(0), chance
+    def __init__(
+        self, rng: random.Random | None = None, chance: Chance = never, carrying: Carrying = AS_THEY_ARE
+    ) -> None:
+        self.rng, self.chance, self.carrying = rng or random.Random(0), chance, carrying
         self.partitions: dict[Address, Partition] = defaultdict(Partition)
         self.progress: dict[Producer, Progress] = {}
         self.epochs: dict[Producer, int] = {}
@@ -92,7 +95,7 @@ class FakeLog:
         return FakeClient(self)
 
     def append(self, address: Address, records: Sequence[Record]) -> None:
-        self.partitions[address].entries.extend(Entry(record, None) for record in records)
+        self.partitions[address].entries.extend(Entry(self.carrying.record(record), None) for record in records)
 
     def bounds(self, address: Address) -> Bounds:
         partition = self.partitions[address]
@@ -158,7 +161,7 @@ class FakeLog:
         at = self.rng.randrange(len(transaction.waiting) + transaction.hidden)
         if at == len(transaction.waiting):
             transaction.hidden = False
-            self.progress[transaction.request.owner] = transaction.request.progress
+            self.progress[transaction.request.owner] = self.carrying.progress(transaction.request.progress)
         else:
             partition = self.partitions[transaction.waiting.pop(at)]
             partition.entries.append(Entry(None, transaction))
@@ -226,7 +229,7 @@ class FakeClient:
             if transaction not in partition.first_open:
                 partition.first_open[transaction] = len(partition.entries)
                 transaction.waiting.append(address)
-            partition.entries.append(Entry(record, transaction))
+            partition.entries.append(Entry(log.carrying.record(record), transaction))
         return None
 
     def end(self) -> Outcome:

@@ -29,6 +29,7 @@ from tests.model.auditor import audit, overflow_violations
 from tests.model.bounds import Use
 from tests.model.evidence import Evidence, SourceRecord, Violation
 from tests.simulation.byte_bounds import byte_bounds_of
+from tests.simulation.carrying import carrying_of
 from tests.simulation.coverage import A_START, ABORTED, FAULTS, OVERFLOW, TOGETHER, TRIMMED, crash_at
 from tests.simulation.fake_log import FakeLog
 from tests.simulation.faulty_store import FaultyStore
@@ -72,7 +73,7 @@ class World:
         self.future = Future(seed)
         self.scenario = self.future.bounded(replace(self.scenario, **self.focus.settings(self.rng)))
         self.plan = self.scenario.plan
-        self.log = FakeLog(self.rng, self.chance)
+        self.log = FakeLog(self.rng, self.chance, carrying_of(seed, self.plan))
         self.store = FaultyStore(self.rng)
         self.tiers = Hosting(self.scenario, byte_bounds_of(seed))
         self.tables: list[RoutingTable] = [self.tiers.first_table]
