@@ -83,4 +83,6 @@ def test_of_many_that_ask_at_once_each_gets_an_attempt_of_its_own(connect: Calla
     for thread in threads:
         thread.join()
     assert sorted(given) == list(range(1, 81))
-    assert connect().next_attempt("a/b") == 1, "each name counts for itself"
+    assert connect().attempts("joiner 0L0.0") == 80
+    assert connect().attempts("a/b") == 0, "each name counts for itself"
+    assert connect().next_attempt("a/b") == 1

@@ -21,6 +21,9 @@ class Control(Protocol):
     def next_attempt(self, name: str) -> int:
         """Greater than every number given for this name before."""
 
+    def attempts(self, name: str) -> int:
+        """The greatest number given for this name so far; 0 if none was."""
+
     def stopping(self) -> bool:
         """Whether the query is to stop: units return between two transactions."""
 

@@ -66,6 +66,12 @@ class ControlFolder:
             os.fsync(file.fileno())
         return attempt
 
+    def attempts(self, name: str) -> int:
+        try:
+            return int((self._attempts / quote(name, safe="")).read_text() or "0")
+        except FileNotFoundError:
+            return 0
+
     def stopping(self) -> bool:
         self._look()
         return self._stopping

@@ -43,6 +43,7 @@ from biclique.tiers.progress import Progress
 
 ATTEMPT_SHIFT = 32  # incarnations of a later attempt are greater than all of an earlier one
 PROGRESS = ".progress"
+MESSAGE_BYTES_MAX = 8 << 20  # as the topics are made (ports/kafka_topics.py)
 SECONDS = 30.0  # of one request; what takes longer has an unknown outcome
 PASSING = frozenset(
     {
@@ -81,6 +82,10 @@ def topic_of(prefix: str, address: Address) -> tuple[str, int]:
     return f"{prefix}.{address.topic.value}", int(address.partition)
 
 
+class TooLarge(Exception):
+    """A message that no topic of ours takes."""
+
+
 class Received(NamedTuple):
     value: bytes
     headers: Mapping[str, bytes]
@@ -105,12 +110,21 @@ class KafkaLog:
 
     def append(self, address: Address, records: Sequence[Record]) -> None:
         if self._appender is None:
-            self._appender = KafkaProducer({**self.settings.client, "enable.idempotence": True, "linger.ms": 0})
+            made = {"enable.idempotence": True, "linger.ms": 0, "message.max.bytes": MESSAGE_BYTES_MAX}
+            self._appender = KafkaProducer({**made, **self.settings.client})
         topic, partition = topic_of(self.settings.prefix, address)
+        failures: list[KafkaError] = []
+
+        def note(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                failures.append(error)
+
         for record in records:
             message = self.wire.encode(record)
-            self._appender.produce(topic, message.value, partition=partition, headers=dict(message.headers))
-        self._appender.flush(SECONDS)
+            headers: dict[str, str | bytes | None] = dict(message.headers)
+            self._appender.produce(topic, message.value, partition=partition, headers=headers, on_delivery=note)
+        if self._appender.flush(SECONDS) or failures:
+            raise KafkaException(failures[0] if failures else KafkaError(KafkaError._MSG_TIMED_OUT))
 
     def partitions(self, topic: str) -> int:
         """Of any topic of the same brokers."""
@@ -181,6 +195,8 @@ class KafkaClient:
                 "linger.ms": 5,
                 "retry.backoff.ms": 5,  # the default of 100 makes every transaction take as long
                 "queue.buffering.max.messages": 2_000_000,
+                "queue.buffering.max.kbytes": 262_144,
+                "message.max.bytes": MESSAGE_BYTES_MAX,
                 **self._settings.extra_producer,
                 **self._settings.client,
                 "transactional.id": f"{self._settings.prefix}-{producer.tier}-{producer.name}",
@@ -234,6 +250,11 @@ class KafkaClient:
                 return
             except BufferError:
                 producer.poll(0.05)  # the queue to the broker is full: a slow broker slows us
+            except KafkaException as failure:
+                if failure.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    # Trying again would end the same way: loud, and not an unknown outcome.
+                    raise TooLarge(f"a message of {len(value)} bytes for {topic} is over {MESSAGE_BYTES_MAX}") from None
+                raise
 
     def _outcome_of(self, error: KafkaError, producer: Producer) -> Outcome:
         """Whatever it was, this producer is done with. Dropping it ends no transaction; the next fence does."""

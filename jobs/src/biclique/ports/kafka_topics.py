@@ -19,10 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
-from biclique.ports.kafka_log import PROGRESS
+from biclique.ports.kafka_log import MESSAGE_BYTES_MAX, PROGRESS
 
 SECONDS = 30.0
-MESSAGE_BYTES_MAX = 8 << 20
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 LOG = {**KEPT, "max.message.bytes": str(MESSAGE_BYTES_MAX)}
 NEWEST = {

@@ -17,13 +17,13 @@ from typing import Any
 from biclique.hosts.shuffle.packing import Packing
 from biclique.hosts.spark import LOG_SETTINGS, refuse_without_java
 from biclique.hosts.units.driver import TierDriver
+from biclique.hosts.units.founding import found
 from biclique.hosts.units.spec import Surroundings, UnitSpec
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control_folder import ControlFolder
 from biclique.ports.kafka_log import KafkaLog, KafkaSettings
-from biclique.ports.kafka_topics import ensure_topics, topics_of
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.routing.table import Subgroup
@@ -45,10 +45,9 @@ class TierOptions:
 
 def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stopping: Callable[[], bool]) -> None:
     plan, around = make_plan(compile_manifest(options.manifest)), options.around
-    ensure_topics(around.kafka, topics_of(plan, around.prefix, options.units_max), options.replication)
     control = ControlFolder(Path(around.control))
-    if control.table(None) is None:
-        control.publish(first_table(plan))
+    log = KafkaLog(KafkaSettings(around.kafka, around.prefix), Wire(plan))
+    found(plan, log, control, options.replication, options.units_max)
     if tier == "shuffler":
         _run_shuffler(plan, options, control, stopping)
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import redis
 
-from biclique.hosts.perform import Performer, start_unit
+from biclique.hosts.perform import Performer
 from biclique.hosts.shuffle.packing import dispatcher_of
 from biclique.hosts.units.spec import UnitSpec
 from biclique.plan.make import make_plan
@@ -26,8 +26,8 @@ from biclique.query.compile import compile_manifest
 from biclique.query.model import Kafka
 from biclique.routing.table import UnitId
 from biclique.tiers.effects import Effect, End, Loop, Orders, PublishManifest
-from biclique.tiers.loops import dispatcher_loop, joiner_loop, merger_loop
-from biclique.tiers.messages import unit_address
+from biclique.tiers.loops import MissingProgress, dispatcher_loop, joiner_loop, merger_loop
+from biclique.tiers.messages import Producer
 from biclique.tiers.progress import SourcePartition
 
 
@@ -35,7 +35,8 @@ def run_unit(spec: UnitSpec) -> End:
     around = spec.surroundings
     plan = make_plan(compile_manifest(spec.manifest))
     control = ControlFolder(Path(around.control))
-    attempt = control.next_attempt(f"{spec.tier} {spec.name}")
+    name = f"{spec.tier} {spec.name}"
+    attempt = control.next_attempt(name)
     log = KafkaLog(KafkaSettings(around.kafka, around.prefix, attempt), Wire(plan), Outlets(plan.query))
     store = RedisStore(redis.Redis.from_url(around.redis), around.prefix)
     client = log.client()
@@ -49,9 +50,11 @@ def run_unit(spec: UnitSpec) -> End:
         rest=lambda milliseconds: time.sleep(milliseconds / 1000),
     )
     try:
-        if spec.tier == "joiner":
-            unit = unit_of(plan, spec.name)
-            start_unit(client, unit, first_table(plan), log.bounds(unit_address(unit)).end)
+        owner = Producer(spec.tier, spec.name)
+        if client.read_progress(owner) is None:
+            raise MissingProgress(
+                f"the progress of {owner} is gone from the log: going on would lose or double results"
+            )
         return _driven(_loop_of(plan, spec, log), performer, checkpoints)
     finally:
         client.close()
