@@ -139,9 +139,16 @@ class KafkaLog:
         return Bounds(self._offset(place, OffsetSpec.earliest()), self._offset(place, OffsetSpec.latest()))
 
     def _offset(self, place: TopicPartition, spec: OffsetSpec) -> int:
-        asked = self._admin.list_offsets({place: spec}, isolation_level=IsolationLevel.READ_COMMITTED)
-        offset: int = asked[place].result(SECONDS).offset
-        return offset
+        deadline = time.monotonic() + SECONDS
+        while True:
+            asked = self._admin.list_offsets({place: spec}, isolation_level=IsolationLevel.READ_COMMITTED)
+            try:
+                offset: int = asked[place].result(SECONDS).offset
+                return offset
+            except KafkaException as failure:
+                if failure.args[0].code() not in PASSING or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
     def trim(self, address: Address, before: int) -> None:
         topic, partition = topic_of(self.settings.prefix, address)
