@@ -1,6 +1,6 @@
 # The verbs of this repository. `make` alone lists them; every one that needs the environment makes it first.
 # What set-up makes is .venv in the checkout and a cache outside it; nothing else on the machine changes, except
-# that Java is installed where it is missing and we may.
+# that Java, and for the tests Redis, are installed where they are missing and we may.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -65,15 +65,16 @@ define apt-install
 	echo '$(2): installing $(1)'; \
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null; \
 else \
-	echo '$(2), and this user cannot install it: install the package $(1), then run this again.' >&2; exit 1; \
+	echo '$(2), and this user cannot install it: install the package $(1), then run this again.' >&2; false; \
 fi; }
 endef
 
 # What tests run against besides Spark: Kafka's jars and Spark's Kafka connector, by checksum, and Redis.
 .PHONY: servers
 servers: setup ## A real Kafka and a real Redis for the tests (python -m infra up starts them for a person)
-	@$(BIN)/python -m infra.jars fetch >/dev/null
-	@command -v redis-server >/dev/null || $(call apt-install,redis-server,The tests run against a real Redis)
+	@$(BIN)/python -m infra.jars fetch >/dev/null || echo 'The tests that need a Kafka will be skipped.' >&2
+	@command -v redis-server >/dev/null || $(call apt-install,redis-server,The tests run against a real Redis) || \
+		echo 'The tests that need a Redis will be skipped.' >&2
 
 LOCK_BIN := $(CACHE)/lock/bin
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from infra import processes
-from infra.jars import JarsDiffer, cache_folder
+from infra.jars import NoJars, cache_folder
 from infra.kafka_server import KafkaServer
 from infra.redis_server import RedisServer
 
@@ -87,7 +87,7 @@ def main() -> None:
     found = services(wanted.folder, wanted.kafka_port, wanted.redis_port)
     try:
         {"up": up, "status": status, "down": down}[wanted.verb](found)
-    except (processes.DidNotStart, JarsDiffer) as failure:
+    except (processes.DidNotStart, NoJars) as failure:
         sys.exit(str(failure))
     if wanted.verb == "down" and wanted.fresh:
         shutil.rmtree(wanted.folder, ignore_errors=True)

@@ -53,8 +53,8 @@ CONNECTOR = JarSet(
 SETS = (BROKER, CONNECTOR)
 
 
-class JarsDiffer(Exception):
-    """What Maven Central gave is not what the lock names."""
+class NoJars(Exception):
+    """They are not in the cache, and Maven Central did not give them, or gave others than the lock names."""
 
 
 def cache_folder() -> Path:
@@ -72,7 +72,7 @@ def jars_of(jar_set: JarSet) -> Path:
         found = _retrieve(jar_set, Path(temporary) / "jars")
         if found != wanted:
             names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
-            raise JarsDiffer(f"{jar_set.name}: not what infra/jars.lock names: {', '.join(names)}")
+            raise NoJars(f"{jar_set.name}: not what infra/jars.lock names: {', '.join(names)}")
         try:
             (Path(temporary) / "jars").rename(folder)
         except OSError:
@@ -118,7 +118,7 @@ def _retrieve(jar_set: JarSet, target: Path) -> dict[str, str]:
     command += ["-retrieve", f"{target}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT_S)
     if done.returncode or not target.is_dir():
-        sys.exit(f"Fetching the jars of {jar_set.name} failed; is Maven Central reachable?\n{done.stdout[-2000:]}")
+        raise NoJars(f"The jars of {jar_set.name} did not come; is Maven Central reachable?\n{done.stdout[-2000:]}")
     shutil.rmtree(target.parent / "ivy")
     return {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in target.iterdir()}
 
@@ -144,7 +144,7 @@ def main() -> None:
     for jar_set in SETS:
         try:
             print(jars_of(jar_set))
-        except JarsDiffer as difference:
+        except NoJars as difference:
             sys.exit(str(difference))
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from infra import processes
+from infra.jars import BROKER, NoJars, jars_of
 from infra.kafka_server import KafkaServer
 from infra.redis_server import RedisServer
 
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    if shutil.which("redis-server") is None:
+        pytest.skip("needs redis-server, which is not on this machine: install it, or run make servers as root")
     server = RedisServer(tmp_path_factory.mktemp("redis"), processes.free_port())
     process = server.start()
     yield server
@@ -22,6 +26,10 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 @pytest.fixture(scope="session")
 def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    try:
+        jars_of(BROKER)
+    except NoJars as reason:
+        pytest.skip(f"needs Kafka. {reason}")
     server = KafkaServer(tmp_path_factory.mktemp("kafka"), processes.free_port(), processes.free_port())
     process = server.start()
     yield server
