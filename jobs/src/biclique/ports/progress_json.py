@@ -56,6 +56,7 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "watermark": progress.watermark,
                 "senders": [_unit(unit) for unit in progress.senders],
                 "cursor": None if progress.cursor is None else [progress.cursor.frontier, *progress.cursor.place],
+                "read_to": progress.read_to,
             }
 
 

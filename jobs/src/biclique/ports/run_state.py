@@ -23,7 +23,7 @@ from biclique.tiers.messages import Address, Producer, Topic
 from biclique.tiers.progress import Progress
 
 NAME = "checkpoint.json"
-VERSION = 2
+VERSION = 3
 
 
 class DamagedState(Exception):

@@ -155,13 +155,19 @@ class Joiner:
     def rebuild_to(self, table: RoutingTable) -> int | None:
         """How far the silent replay may go now; None: it is over, or waits for what has not been read yet. Called
         before `reach`, again and again."""
-        if self._rebuilt_to >= self._silent_to:
+        if self._rebuilt_to >= self._silent_to or self._reading_again:
             return None
         self.inbox.learn(table)
         frontier = self.inbox.frontier(table)
         if frontier is None or frontier <= self._rebuilt_to:
             return None
         return self.inbox.within(min(frontier, self._silent_to), self._rebuilt_to)
+
+    @property
+    def _reading_again(self) -> bool:
+        """A sender that has left says no more, yet blocks of its may be ahead in the log, at or below a frontier that
+        all others have reached: they must not be taken for news. Dispatchers never leave."""
+        return self._stage.number > 0 and self.next_offset < self.progress.read_to
 
     def rebuild(self, frontier: int) -> None:
         """A silent step: what had been stored is stored again, and nobody probes."""
@@ -179,7 +185,7 @@ class Joiner:
         self.catching_up = False
         self.inbox.learn(table)
         frontier = self.inbox.frontier(table)
-        if frontier is None:
+        if self._reading_again or frontier is None:
             return None
         for move in self._moves(table):
             if move.source == self.unit:
@@ -363,7 +369,7 @@ class Joiner:
     @property
     def replaying(self) -> bool:
         """Nothing is sealed until every sender has been read up to the committed frontier."""
-        return self._rebuilt_to < self._silent_to or self.inbox.behind(self._silent_to)
+        return self._reading_again or self._rebuilt_to < self._silent_to or self.inbox.behind(self._silent_to)
 
     def seal(self, incarnation: int, serial: int) -> Iterator[tuple[BlobRef, bytes]]:
         """Between two steps: the blobs to put, made one at a time, before `manifest` may be published."""

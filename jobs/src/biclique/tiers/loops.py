@@ -209,7 +209,7 @@ def _read_again(joiner: Joiner, frontier: int, address: Address) -> Generator[Ef
     joiner.inbox.make_room(frontier)
     for offset in joiner.inbox.missing(frontier):
         again: Fetched = yield Read(address, offset, 1)
-        while not again.records:  # it is there; a fetch may bring nothing all the same
+        while not again.records and again.start <= offset:  # it is there; a fetch may bring nothing all the same
             yield Rest(REST_MS)
             again = yield Read(address, offset, 1)
         if again.start > offset:

@@ -142,10 +142,18 @@ class Merger:
     def reach(self, table: RoutingTable) -> int | None:
         self.inbox.learn(table)
         frontier = self.inbox.frontier(table)
-        if frontier is None or frontier <= self.progress.frontier:
+        if self._reading_again or frontier is None or frontier <= self.progress.frontier:
             return None
-        # Half of a step has been written: it is made again as it was.
-        return frontier if self.progress.cursor is None else min(frontier, self.progress.cursor.frontier)
+        if self.progress.cursor is None:
+            return frontier
+        # Half of a step has been written: it is made again as it was, once all that it took has been read again.
+        return self.progress.cursor.frontier if frontier >= self.progress.cursor.frontier else None
+
+    @property
+    def _reading_again(self) -> bool:
+        """What the last step knew is not all there yet. Signals alone do not tell: whoever has left says no more, yet
+        shares and a farewell of its may be ahead."""
+        return self.next_offset < self.progress.read_to
 
     def step(self, frontier: int) -> Iterator[MergerTurn]:
         """The transactions of one step, each to be committed before the next is asked for."""
@@ -160,7 +168,8 @@ class Merger:
         self._pending = [p for p in self._pending if p[1].epoch > frontier]
         self.inbox.advance(frontier)
         offset = self._earliest()
-        after = MergerProgress(offset, frontier, watermark, self.inbox.senders_from(offset))
+        senders = self.inbox.senders_from(offset)
+        after = MergerProgress(offset, frontier, watermark, senders, read_to=self.next_offset)
         if self._timed:
             yield from self._once(self._closed(watermark), after)
         elif self._query.distinct:
@@ -192,7 +201,8 @@ class Merger:
             behind = first + start + len(results.times)
             if behind < len(due.keys):
                 place = due.places[behind - 1]
-                yield self._turn(results, replace(before, cursor=MergerCursor(after.frontier, place)))
+                reached = MergerCursor(after.frontier, place)
+                yield self._turn(results, replace(before, cursor=reached, read_to=after.read_to))
             else:
                 self._drop(due.keys)
                 yield self._turn(results, after)
@@ -316,7 +326,7 @@ class Merger:
 
     @property
     def replaying(self) -> bool:
-        return self.inbox.behind(self.progress.frontier)
+        return self._reading_again or self.inbox.behind(self.progress.frontier)
 
     def seal(self) -> Iterator[tuple[int, int, bytes]]:
         """(what it holds, rows, bytes) of each blob, one at a time. Between two steps. What is to be read again is from

@@ -82,13 +82,15 @@ class MergerCursor(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class MergerProgress:
     """Up to where a merger has merged, and written what follows from it. `senders`: the units that it waits for. With a
-    cursor, the rest is of before the step that the cursor is in."""
+    cursor, the rest is of before the step that the cursor is in. `read_to`: all that this step had read is below this
+    offset; until it has been read again, nothing is written or sealed."""
 
     offset: int = 0
     frontier: int = -1
     watermark: int = TIME_NEVER
     senders: tuple[UnitId, ...] = ()
     cursor: MergerCursor | None = None
+    read_to: int = 0
 
 
 Progress = DispatcherProgress | JoinerProgress | MergerProgress
