@@ -96,8 +96,9 @@ def test_a_unit_whose_shed_blocks_a_successor_has_trimmed_ends() -> None:
         Consult: Orders(),
         ReadTable: table,
     }
-    asked, trimmed = loop.send(None), False
-    with pytest.raises(StopIteration) as ended:
+
+    def run() -> None:
+        asked, trimmed = loop.send(None), False
         for _ in range(40):
             answer = answers.get(type(asked))
             if isinstance(asked, Read):
@@ -105,4 +106,7 @@ def test_a_unit_whose_shed_blocks_a_successor_has_trimmed_ends() -> None:
                 if not trimmed:
                     answer, trimmed = Fetched(tuple(enumerate(log)), len(log), 0, len(log)), True
             asked = loop.send(answer)
+
+    with pytest.raises(StopIteration) as ended:
+        run()
     assert ended.value.value is End.FENCED
