@@ -11,8 +11,10 @@ import pytest
 
 from biclique.core.rows import Rows, Vector
 from biclique.query.types import Kind, Type
-from biclique.tiers.found import Found, Least
+from biclique.tiers.emission import ResultEmission
+from biclique.tiers.found import Found, Least, pair_size
 from biclique.tiers.matching import Batch, BatchMax, Probing, batches
+from biclique.tiers.messages import Results
 from biclique.tiers.progress import Cursor
 from biclique.tiers.state import Adoption, SideState
 from tests.unit.tiers.building import plan, rows
@@ -129,6 +131,43 @@ def test_a_batch_is_bounded_in_bytes_and_one_match_may_have_more(sql: str, seed:
             sizes = [chunk.size for chunks in part.found.values() for chunk in chunks]
             assert sum(sizes) <= most or len(keyed(part, made.probes)) == 1
             assert sum(sizes) == sum(bytes_of(chunk, made.probes[0]) for c in part.found.values() for chunk in c)
+
+
+@pytest.mark.parametrize("most", [2_000, 20_000])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT CONCAT(r.name, s.name, r.name, r.name, s.name) AS t, r.k FROM r JOIN s ON r.k >= s.k",
+        "SELECT 'LITERAL' || CAST(r.k AS STRING) AS t, s.v FROM r JOIN s ON r.k >= s.k",
+        "SELECT UPPER(r.name || s.name) AS t, 'LITERAL' AS u, r.name FROM r JOIN s ON r.k + s.k > 1",
+    ],
+)
+def test_a_batch_is_bounded_by_what_is_written_too(sql: str, most: int) -> None:
+    """Also where a literal, or a text written several times, is far more than the rows of the pair."""
+    made = plan(sql.replace("LITERAL", "x" * 500))
+    stage = made.stages[0]
+    of = case(sql, 1)
+    state, probes = of.probings[0].state, of.probes
+    emission = ResultEmission(made, 1 << 28)
+    size = pair_size(emission.expressions, stage, 0)
+    cut = Case(probes, {0: Probing(stage, state, size)}, of.fresh)
+    (whole,) = cut.run(BatchMax())
+    (expected,) = emission.results(probes, whole.found)
+    found: list[object] = []
+    for part in cut.run(BatchMax(bytes=most)):
+        for chunk in (c for chunks in part.found.values() for c in chunks):
+            (alone,) = emission.results(probes, {0: [chunk]})
+            assert sum(column.nbytes for column in alone.columns) <= chunk.size
+        for record in emission.results(probes, part.found):
+            assert sum(column.nbytes for column in record.columns) <= most or len(record.times) == 1
+            found += lines_of(record)
+    assert sorted(map(repr, found)) == sorted(map(repr, lines_of(expected)))
+    assert len(found) > 20
+
+
+def lines_of(results: Results) -> list[object]:
+    columns = (column.values.tolist() for column in results.columns)
+    return list(zip(results.ids_high.tolist(), *columns, strict=True))
 
 
 def bytes_of(found: Found, probes: Rows) -> int:

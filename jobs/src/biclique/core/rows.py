@@ -71,7 +71,10 @@ def concat_vectors(vectors: Sequence[Vector]) -> Vector:
     valid = None
     if any(v.valid is not None for v in vectors):
         valid = np.concatenate([np.ones(len(v), np.bool_) if v.valid is None else v.valid for v in vectors])
-    return Vector(values, valid)
+    failed = None
+    if any(v.failed is not None for v in vectors):
+        failed = np.concatenate([np.zeros(len(v), np.bool_) if v.failed is None else v.failed for v in vectors])
+    return Vector(values, valid, failed)
 
 
 @dataclass(frozen=True, slots=True)

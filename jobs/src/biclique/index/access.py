@@ -3,14 +3,15 @@
 The plan's ranges come in by their shape (`KeyRange`), as this layer does not know the plan. Columns are found through
 `positions`, as for every compiled expression. A row of which some key is null matches nothing, for a comparison with
 null is not true: stored rows are left out of the index, probes are not active. Keys that failed are null too, and are
-counted.
+counted. Keys are numbers, also those of texts: rows whose texts would be too many bytes at once are taken a few at a
+time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from biclique.core.rows import Mask, Vector
 from biclique.index.keys import equality_keys, high_bounds, low_bounds, order_keys
 from biclique.index.protocol import Keys, ProbeKeys, StoredKeys
 from biclique.kernels.evaluate import Program, compile_expression
+from biclique.kernels.text_growth import Pace, pace_of
 from biclique.query.expression import Column, Expression
 
 
@@ -38,6 +40,9 @@ class KeyRange(Protocol):
     def high_strict(self) -> bool: ...
     @property
     def high_shift(self) -> int | float: ...
+
+
+SomeKeys = TypeVar("SomeKeys", StoredKeys, ProbeKeys)
 
 
 class _Presence:
@@ -64,6 +69,34 @@ class _Presence:
         return 0 if self._failed is None else int(np.count_nonzero(self._failed))
 
 
+def _paced(
+    pace: Pace | None,
+    keys_of: Callable[[Sequence[Vector], int], tuple[SomeKeys, int]],
+    columns: Sequence[Vector],
+    count: int,
+) -> tuple[SomeKeys, int]:
+    if pace is None or pace.fits(columns, count):
+        return keys_of(columns, count)
+    parts = [
+        (keys_of([column.slice(start, stop) for column in columns], stop - start), stop - start)
+        for start, stop in pace.stretches(columns, count)
+    ]
+    return _joined([(keys, size) for (keys, _), size in parts]), sum(failed for (_, failed), _ in parts)
+
+
+def _joined(parts: Sequence[tuple[SomeKeys, int]]) -> SomeKeys:
+    """What is None of some rows but not of others is a mask that leaves nothing out."""
+    first = parts[0][0]
+    joined: dict[str, Any] = {}
+    for name in (field.name for field in fields(first)):
+        values = [(getattr(keys, name), size) for keys, size in parts]
+        if name == "count":
+            joined[name] = sum(size for _, size in values)
+        elif any(value is not None for value, _ in values):
+            joined[name] = np.concatenate([np.ones(size, np.bool_) if v is None else v for v, size in values])
+    return type(first)(**joined)
+
+
 class StoredKeysOf:
     """Rows of the stored side → their keys."""
 
@@ -78,9 +111,14 @@ class StoredKeysOf:
         self._ranges = tuple(
             None if r is None else (compile_expression(r.stored, positions), r.stored.type) for r in (first, second)
         )
+        ranged = (r.stored for r in (first, second) if r is not None)
+        self._pace = pace_of((*(stored for stored, _ in equal), *ranged), positions)
 
     def __call__(self, columns: Sequence[Vector], count: int) -> tuple[StoredKeys, int]:
         """(keys, rows with a failed key)."""
+        return _paced(self._pace, self._keys, columns, count)
+
+    def _keys(self, columns: Sequence[Vector], count: int) -> tuple[StoredKeys, int]:
         presence = _Presence()
         equal: Keys | None = None
         if self._equal:
@@ -123,9 +161,14 @@ class ProbeKeysOf:
             else (bound(r.low, r.low_shift, r.low_strict), bound(r.high, r.high_shift, r.high_strict))
             for r in (first, second)
         )
+        bounds = (b.expression for pair in self._bounds for b in pair if b is not None)
+        self._pace = pace_of((*(probe for _, probe in equal), *bounds), positions)
 
     def __call__(self, columns: Sequence[Vector], count: int) -> tuple[ProbeKeys, int]:
         """(keys, rows with a failed key)."""
+        return _paced(self._pace, self._keys, columns, count)
+
+    def _keys(self, columns: Sequence[Vector], count: int) -> tuple[ProbeKeys, int]:
         presence = _Presence()
         equal: Keys | None = None
         if self._equal:

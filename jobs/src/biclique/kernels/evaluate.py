@@ -15,16 +15,17 @@ strings, timestamps, conversion.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from biclique.core.rows import Mask, Vector
+from biclique.core.rows import Mask, Vector, concat_vectors
 from biclique.kernels.lanes import Lane, both, dtype_of, either, spread, to_vector
 from biclique.kernels.operators import Operator, can_fail, operator_of
+from biclique.kernels.text_growth import Pace, pace_of
 from biclique.query.expression import Call, Column, Expression, Literal, columns_of
 from biclique.query.types import Kind
 
@@ -49,13 +50,20 @@ class Step:
 class Program:
     columns: tuple[int, ...]  # the places that `run` reads
     fails: bool  # whether a row can fail at all
+    pace: Pace | None  # None: any number of rows at a time
     _steps: tuple[Step, ...]
     _constants: tuple[Lane | None, ...]
     _result: int
 
     def run(self, columns: Sequence[Vector | None], count: int) -> Vector:
         """`count` rows. Columns that are not in `self.columns` may be None."""
-        return to_vector(self.lane(columns), count)
+        if self.pace is None or self.pace.fits(columns, count):
+            return to_vector(self.lane(columns), count)
+        parts = [
+            to_vector(self.lane(_stretch(columns, self.columns, start, stop)), stop - start)
+            for start, stop in self.pace.stretches(columns, count)
+        ]
+        return concat_vectors(parts)
 
     def lane(self, columns: Sequence[Vector | None]) -> Lane:
         results = list(self._constants)
@@ -107,7 +115,9 @@ def compile_expression(expression: Expression, positions: Mapping[Column, int]) 
 
     result = place_of(expression)
     columns = tuple(sorted({positions[column] for column in columns_of(expression)}))
-    return Program(columns, can_fail(expression), _with_releases(steps, constants, result), tuple(constants), result)
+    released = _with_releases(steps, constants, result)
+    pace = pace_of((expression,), positions)
+    return Program(columns, can_fail(expression), pace, released, tuple(constants), result)
 
 
 def _with_releases(steps: list[Step], constants: list[Lane | None], result: int) -> tuple[Step, ...]:
@@ -144,6 +154,7 @@ class Predicate:
     """A conjunction. `columns`: the places that `run` reads."""
 
     columns: tuple[int, ...]
+    pace: Pace | None
     _conjuncts: tuple[Program, ...]
 
     def run(self, columns: Sequence[Vector | None], count: int) -> tuple[Mask, int]:
@@ -153,17 +164,24 @@ class Predicate:
 
     def masks(self, columns: Sequence[Vector | None], count: int) -> tuple[Mask, Mask | None]:
         """(where every conjunct is true, which rows failed; None: none did)."""
-        if count <= CACHE_ROWS or not self._conjuncts:
+        if not self._conjuncts or (count <= CACHE_ROWS and (self.pace is None or self.pace.fits(columns, count))):
             return self._block(columns, count)
         mask, failed = np.empty(count, np.bool_), None
-        for start in range(0, count, CACHE_ROWS):
-            stop = min(start + CACHE_ROWS, count)
-            part = [None if i not in self.columns else _slice(column, start, stop) for i, column in enumerate(columns)]
-            mask[start:stop], more = self._block(part, stop - start)
+        for start, stop in self._stretches(columns, count):
+            mask[start:stop], more = self._block(_stretch(columns, self.columns, start, stop), stop - start)
             if more is not None:
                 failed = np.zeros(count, np.bool_) if failed is None else failed
                 failed[start:stop] = more
         return mask, failed
+
+    def _stretches(self, columns: Sequence[Vector | None], count: int) -> Iterator[tuple[int, int]]:
+        for start in range(0, count, CACHE_ROWS):
+            stop = min(start + CACHE_ROWS, count)
+            if self.pace is None:
+                yield start, stop
+                continue
+            part = _stretch(columns, self.columns, start, stop)
+            yield from ((start + low, start + high) for low, high in self.pace.stretches(part, stop - start))
 
     def _block(self, columns: Sequence[Vector | None], count: int) -> tuple[Mask, Mask | None]:
         """Conjunct after conjunct over the rows still open: not false, and not null unless a failure counts."""
@@ -206,8 +224,11 @@ def _scattered(true: Mask | None, rows: Places | None, count: int) -> Mask:
     return mask
 
 
-def _slice(column: Vector | None, start: int, stop: int) -> Vector | None:
-    return None if column is None else column.slice(start, stop)
+def _stretch(columns: Sequence[Vector | None], wanted: tuple[int, ...], start: int, stop: int) -> list[Vector | None]:
+    return [
+        column.slice(start, stop) if column is not None and place in wanted else None
+        for place, column in enumerate(columns)
+    ]
 
 
 def _take(column: Vector | None, picked: Places, wanted: bool) -> Vector | None:
@@ -220,4 +241,5 @@ def _pick(mask: Mask | None, picked: Places) -> Mask | None:
 
 def compile_predicate(conjuncts: Sequence[Expression], positions: Mapping[Column, int]) -> Predicate:
     programs = tuple(compile_expression(conjunct, positions) for conjunct in conjuncts)
-    return Predicate(tuple(sorted({place for program in programs for place in program.columns})), programs)
+    places = tuple(sorted({place for program in programs for place in program.columns}))
+    return Predicate(places, pace_of(conjuncts, positions), programs)

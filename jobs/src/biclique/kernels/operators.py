@@ -24,7 +24,7 @@ NEVER_FAIL = frozenset(
     (
         *(*COMPARISONS, Op.AND, Op.OR, Op.NOT, Op.IS_NULL),
         *(Op.CASE, Op.COALESCE, Op.NULLIF, Op.GREATEST, Op.LEAST),
-        *(Op.UPPER, Op.LOWER, Op.LENGTH, Op.TRIM, Op.CONCAT, *timestamps.FIELDS),
+        *(Op.LENGTH, Op.TRIM, *timestamps.FIELDS),
     )
 )
 

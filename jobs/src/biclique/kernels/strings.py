@@ -15,14 +15,27 @@ from numba import njit
 from numpy.typing import NDArray
 
 from biclique.core.rows import Mask
-from biclique.kernels.lanes import INT64_MAX, Lane, rows_of, spread, spread_strings, strict, with_failures
+from biclique.kernels.lanes import (
+    INT64_MAX,
+    Lane,
+    rows_of,
+    spread,
+    spread_strings,
+    strict,
+    with_failures,
+    without_nulls,
+)
 from biclique.kernels.text_buffers import Bytes, Offsets, buffers_of, strings_from
 from biclique.query.expression import Op
 
 Int64s = NDArray[np.int64]
+TEXT_MAX = 1 << 24
 
 
 def mapped(op: Op, lane: Lane) -> Lane:
+    bad = None if op is Op.TRIM else too_long((lane,))
+    if bad is not None:
+        lane = with_failures(Lane(without_nulls(lane.values, ~bad), lane.valid, lane.failed), bad)
     match op:
         case Op.UPPER:
             values = pc.utf8_upper(lane.values)
@@ -41,9 +54,23 @@ def length(lane: Lane) -> Lane:
 
 def concat(lanes: tuple[Lane, ...]) -> Lane:
     valid, failed = strict(lanes)
+    bad = too_long(lanes)
     count = rows_of(*lanes)
     parts = [spread_strings(lane.values, count) for lane in lanes]
-    return Lane(pc.binary_join_element_wise(*parts, pa.scalar("")), valid, failed)
+    if bad is not None:
+        parts = [without_nulls(part, ~bad) for part in parts]
+    return with_failures(Lane(pc.binary_join_element_wise(*parts, pa.scalar("")), valid, failed), bad)
+
+
+def too_long(lanes: tuple[Lane, ...]) -> Mask | None:
+    """Where the texts of a row are together more than a text may be; None: nowhere."""
+    if sum(lane.values.nbytes for lane in lanes) <= TEXT_MAX:
+        return None
+    sizes = np.zeros(rows_of(*lanes), np.int64)
+    for lane in lanes:
+        sizes += np.asarray(pc.binary_length(lane.values))
+    bad: Mask = sizes > TEXT_MAX
+    return bad if bad.any() else None
 
 
 @njit(cache=True, nogil=True)

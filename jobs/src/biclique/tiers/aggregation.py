@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from biclique.core.rows import Rows, Vector, concat_vectors
+from biclique.index.protocol import RangeTotals
 from biclique.kernels.evaluate import Program, compile_expression, failures
 from biclique.kernels.hashing import hash_rows
 from biclique.kernels.partials import Shares, StoredTotals, from_totals, shares_of, window_starts
@@ -20,7 +21,7 @@ from biclique.plan.model import Plan, Stage
 from biclique.query.expression import Column, Expression, relations_of
 from biclique.query.model import Aggregate, AggregateFunction, GroupKey, Query
 from biclique.query.types import TIMESTAMP, Kind, Type
-from biclique.tiers.emission import PairPrograms, Pairs, texts_of
+from biclique.tiers.emission import PairPrograms, Pairs
 from biclique.tiers.found import Found
 from biclique.tiers.matching import Probing
 from biclique.tiers.messages import Address, Partials, Producer, Record, Topic
@@ -61,8 +62,8 @@ class PartialEmission:
         keys = key_expressions(plan.query)
         self._key_count = len(keys)
         arguments = [v.argument for v in self._values if isinstance(v, Aggregate) and v.argument is not None]
-        self.copies = texts_of([expression.type for expression in (*keys, *arguments)])
-        self._programs = tuple(PairPrograms(stage, side, [*keys, *arguments]) for side in range(2))
+        self.expressions: tuple[Expression, ...] = (*keys, *arguments)
+        self._programs = tuple(PairPrograms(stage, side, self.expressions) for side in range(2))
         self._without_pairs = tuple(_WithoutPairs.of(plan.query, stage, side) for side in range(2))
         self.failures = 0
 
@@ -96,12 +97,15 @@ class PartialEmission:
         self, probings: Mapping[int, Probing], probes: Mapping[int, Rows], fresh_from: Mapping[int, int], epoch: int
     ) -> list[tuple[Address, Record]] | None:
         """The shares of a whole step without a look at its pairs; None where that is not possible."""
-        sends: list[tuple[Address, Record]] = []
+        answers: list[tuple[_WithoutPairs, Rows, list[RangeTotals]]] = []
         for side, rows in probes.items():
             way = self._without_pairs[side]
-            found = None if way is None else probings[side].totals(rows, fresh_from[side])
+            found = None if way is None or not way.fits(rows) else probings[side].totals(rows, fresh_from[side])
             if way is None or found is None:
                 return None
+            answers.append((way, rows, found))
+        sends: list[tuple[Address, Record]] = []
+        for way, rows, found in answers:
             keys = [program.run(rows.columns, len(rows)) for program in way.keys]
             own = [None if program is None else program.run(rows.columns, len(rows)) for program in way.arguments]
             self.failures += sum(failures(column) for column in (*keys, *own) if column is not None)
@@ -162,6 +166,11 @@ class _WithoutPairs:
     ) -> None:
         """For each item either the probing side's argument, or the place among the `summed` stored columns, or none."""
         self.keys, self.arguments, self.places, self.summed = keys, arguments, places, summed
+
+    def fits(self, rows: Rows) -> bool:
+        """Whether the texts that keys and arguments are of all these rows are few enough to be made at once."""
+        programs = (*self.keys, *(program for program in self.arguments if program is not None))
+        return all(program.pace is None or program.pace.fits(rows.columns, len(rows)) for program in programs)
 
     @classmethod
     def of(cls, query: Query, stage: Stage, stored_side: int) -> _WithoutPairs | None:

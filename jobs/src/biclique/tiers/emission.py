@@ -18,7 +18,6 @@ from biclique.kernels.hashing import result_ids
 from biclique.plan.model import LEFT, Plan, Stage
 from biclique.query.expression import Column, Expression
 from biclique.query.model import Aggregate, GroupKey
-from biclique.query.types import Kind, Type
 from biclique.routing.table import RoutingTable
 from biclique.tiers.entry import Routing
 from biclique.tiers.found import Found
@@ -84,23 +83,17 @@ def relation_order(stage: Stage, stored_side: int) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argsort(relations))
 
 
-def texts_of(types: Sequence[Type]) -> int:
-    """How often a pair's texts may be in what is made of it."""
-    return max(1, sum(type_.kind is Kind.STRING for type_ in types))
-
-
 class ResultEmission:
-    """The select list over matches of the last stage, in records of at most `bytes_max`, or of one chunk's matches.
-    `copies`: see `texts_of`."""
+    """The select list over matches of the last stage, in records of at most `bytes_max`, or of one chunk's matches."""
 
     def __init__(self, plan: Plan, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self.copies = texts_of([item.type for item in plan.query.items])
         stage = plan.stages[-1]
         expressions: list[Expression] = []
         for item in plan.query.items:
             assert not isinstance(item.value, Aggregate | GroupKey)
             expressions.append(item.value)
+        self.expressions = tuple(expressions)  # all that is made of a match, here and in the other emissions
         self._programs = tuple(PairPrograms(stage, side, expressions) for side in range(2))
         self._orders = tuple(relation_order(stage, side) for side in range(2))
         self.failures = 0
@@ -151,7 +144,7 @@ class StageEmission:
         self._routing = Routing(plan, following.number, LEFT)
         target = following.sides[LEFT]
         wanted: tuple[Column, ...] = target.columns
-        self.copies = texts_of([column.type for column in wanted])
+        self.expressions: tuple[Expression, ...] = wanted
         self._programs = tuple(PairPrograms(stage, side, wanted) for side in range(2))
         self._parts: list[tuple[int, ...]] = []
         for side in range(2):

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from biclique.core.rows import Indexes, Rows, Vector
-from biclique.kernels.evaluate import Predicate, Program, compile_expression, compile_predicate
-from biclique.kernels.hashing import hash_rows
-from biclique.plan.model import Plan, Side
-from biclique.query.expression import Column, Expression
+from biclique.kernels.evaluate import Predicate, compile_expression, compile_predicate
+from biclique.kernels.hashing import Hashes, hash_rows
+from biclique.kernels.text_growth import pace_of
+from biclique.plan.model import Plan
+from biclique.query.expression import Column
 from biclique.query.model import Query
 from biclique.query.used import used_fields
 from biclique.routing.choose import router
@@ -37,23 +38,25 @@ class Routing:
     def __init__(self, plan: Plan, stage: int, side: int) -> None:
         self._router = router(plan.stages[stage].strategy, stage)
         self.stage, self.side = stage, side
-        self._hash_of = _route_programs(plan.stages[stage].sides[side])
+        entered = plan.stages[stage].sides[side]
+        positions = {column: i for i, column in enumerate(entered.columns)}
+        self._hash_of = tuple(compile_expression(expression, positions) for expression in entered.route)
+        self._pace = pace_of(entered.route, positions)
 
     def shares(self, rows: Rows, table: RoutingTable) -> tuple[Share, ...]:
         hashes = None
         if self._hash_of:
-            hashes, _ = hash_rows([program.run(rows.columns, len(rows)) for program in self._hash_of])
+            hashes = self._hashes(rows)
         # A partial result is placed by the id of its first part: any part would do, as long as a replay repeats it.
         return self._router(table, self.side, rows.ids[0], hashes)
 
-
-def _route_programs(side: Side) -> tuple[Program, ...]:
-    positions = {column: i for i, column in enumerate(side.columns)}
-    return tuple(_compile(expression, positions) for expression in side.route)
-
-
-def _compile(expression: Expression, positions: dict[Column, int]) -> Program:
-    return compile_expression(expression, positions)
+    def _hashes(self, rows: Rows) -> Hashes:
+        stretches = [(0, len(rows))] if self._pace is None else self._pace.stretches(rows.columns, len(rows))
+        parts: list[Hashes] = []
+        for start, stop in stretches:
+            columns = [column.slice(start, stop) for column in rows.columns]
+            parts.append(hash_rows([program.run(columns, stop - start) for program in self._hash_of])[0])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 class Entry:

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from biclique.core.rows import Rows
 from biclique.index.protocol import Store
+from biclique.kernels.text_growth import Growth, result_growth, stretches_of
+from biclique.plan.model import Stage
+from biclique.query.expression import Expression
 
 Sizes = NDArray[np.int64]
 Key = tuple[int, ...]  # of a match: probe's ids, stored stamp, stored ids
@@ -24,7 +27,7 @@ Key = tuple[int, ...]  # of a match: probe's ids, stored stamp, stored ids
 @dataclass(frozen=True, slots=True)
 class Found:
     """Matches of one store: positions in the probing rows, references of stored ones. `size`: bytes of the rows they
-    pair."""
+    pair and of what is made of them, from above."""
 
     store: Store
     probe: NDArray[np.int64]
@@ -32,18 +35,34 @@ class Found:
     size: int
 
 
-def pieces(sizes: Sizes | None, count: int, bytes_max: int) -> Iterator[tuple[int, int]]:
-    """Stretches that have no more bytes each, or one entry only. None: together they are never too large."""
-    if sizes is None or int(sizes.sum()) <= bytes_max:
+def pieces(sizes: Sizes | int, count: int, bytes_max: int) -> Iterator[tuple[int, int]]:
+    """Stretches that have no more bytes each, or one entry only. A number: each entry has so many."""
+    if (sizes * count if isinstance(sizes, int) else int(sizes.sum())) <= bytes_max:
         yield 0, count
-        return
-    ends = np.cumsum(sizes)
-    start = 0
-    while start < count:
-        done = int(ends[start - 1]) if start else 0
-        end = max(start + 1, int(np.searchsorted(ends, done + bytes_max, side="right")))
-        yield start, end
-        start = end
+    elif isinstance(sizes, int):
+        step = max(1, bytes_max // sizes)
+        yield from ((start, min(start + step, count)) for start in range(0, count, step))
+    else:
+        yield from stretches_of(sizes, bytes_max)
+
+
+@dataclass(frozen=True, slots=True)
+class PairSize:
+    """Bytes of what is made of a pair, from above: `fixed`, and so many times the texts of each of its rows."""
+
+    fixed: int = 0
+    probe: int = 1
+    stored: int = 1
+
+
+def pair_size(expressions: Sequence[Expression], stage: Stage, stored_side: int) -> PairSize:
+    """Of what these make, or of the pair itself where that is more."""
+    growth = sum((result_growth(expression) for expression in expressions), Growth())
+
+    def most(side: int) -> int:
+        return max((growth.times.get(column, 0) for column in stage.sides[side].columns), default=0)
+
+    return PairSize(growth.fixed + 8 * len(expressions), max(1, most(1 - stored_side)), max(1, most(stored_side)))
 
 
 @dataclass(frozen=True, slots=True)

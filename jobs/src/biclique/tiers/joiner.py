@@ -23,6 +23,7 @@ from biclique.routing.table import BOTH_SIDES, Move, RoutingTable, UnitId
 from biclique.tiers.aggregation import PartialEmission
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.emission import ResultEmission, StageEmission
+from biclique.tiers.found import pair_size
 from biclique.tiers.inbox import HELD_MAX, INFINITE, HeldMax, Inbox, in_stamp_order, joiner_producer
 from biclique.tiers.matching import BATCH_MAX, Batch, BatchMax, Probing, batches
 from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
@@ -86,7 +87,7 @@ class Joiner:
         self._next_stage = None if self._last_stage else StageEmission(plan, self._stage, self._producer)
         emission = self._partials or self._results or self._next_stage
         assert emission is not None
-        self._batch_max = replace(limits.batch_max, bytes=max(1, limits.batch_max.bytes // emission.copies))
+        self._batch_max = limits.batch_max
         self.states: dict[int, SideState] = {
             n: SideState(
                 self._stage,
@@ -97,7 +98,10 @@ class Joiner:
             )
             for n in stored_sides(unit)
         }
-        self._probings = {n: Probing(self._stage, state) for n, state in self.states.items()}
+        self._probings = {
+            n: Probing(self._stage, state, pair_size(emission.expressions, self._stage, n))
+            for n, state in self.states.items()
+        }
         self._rebuilt_to = min(self._sealed, self._silent_to)
         self.catching_up = False  # what has been read is more than one step handles: read on after the next one
         self.next_offset = manifest.offset if manifest else progress.lower

@@ -5,10 +5,10 @@ The matches of a step are those of every probing row with the stored rows of sma
 matches, slices of it ordered by (probe's ids, stored stamp, stored ids). A cursor names the end of a batch, so a
 restart goes on behind it: the order depends on the rows alone, never on how they were read or stored.
 
-Memory is bounded whatever the number of matches, those of one tuple too. A chunk of candidates is cut where its texts
-would be too many bytes at once; and each slice of a stamp is selected by a pass of its own over all matches of that
-stamp, which keeps the least ones behind the slice before. That is as many passes as slices: a tuple that matches
-everything costs time, not memory.
+Memory is bounded whatever the number of matches, those of one tuple too. A chunk of candidates is cut where its texts,
+or those that the query makes of them, would be too many bytes at once; and each slice of a stamp is selected by a pass
+of its own over all matches of that stamp, which keeps the least ones behind the slice before. That is as many passes as
+slices: a tuple that matches everything costs time, not memory.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from biclique.index.protocol import ProbeOrder, RangeTotals, Store
 from biclique.kernels.evaluate import compile_predicate
 from biclique.plan.model import Stage
 from biclique.query.expression import Column
-from biclique.tiers.found import Found, Least, Sizes, pieces
+from biclique.tiers.found import Found, Least, PairSize, Sizes, pieces
 from biclique.tiers.progress import Cursor
 from biclique.tiers.state import SideState
 
 BEYOND_ALL_IDS = (int(np.iinfo(np.int64).max),)
+PAIR_ALONE = PairSize()
 END_OF_STAMPS = int(np.iinfo(np.uint64).max)
 
 
@@ -46,8 +47,8 @@ def pair_positions(stage: Stage, stored_side: int) -> dict[Column, int]:
 
 @dataclass(frozen=True, slots=True)
 class BatchMax:
-    """Of one transaction: its matches, and the bytes of the rows they pair, counted for each match. One match alone may
-    have more bytes."""
+    """Of one transaction: its matches, and the bytes of the rows they pair and of what is made of them, counted for
+    each match. One match alone may have more bytes."""
 
     matches: int = 1 << 20
     bytes: int = 1 << 28
@@ -66,9 +67,9 @@ class Batch:
 
 
 class Probing:
-    """One side's rows look into the state of the other."""
+    """One side's rows look into the state of the other. `made`: what will be made of each match."""
 
-    def __init__(self, stage: Stage, state: SideState) -> None:
+    def __init__(self, stage: Stage, state: SideState, made: PairSize = PAIR_ALONE) -> None:
         self.state = state
         self._residual = compile_predicate(state.side.access.residual, pair_positions(stage, state.number))
         self._exact = not state.side.access.residual
@@ -82,7 +83,8 @@ class Probing:
             else (window.tuples, window.tuples)
         )
         # Values, and the ids and times of both rows.
-        self._pair_bytes = 8 * (self._probing_columns + len(state.side.columns) + 6)
+        self._pair_bytes = 8 * (self._probing_columns + len(state.side.columns) + 6) + made.fixed
+        self._made = made
         self.failures = 0
 
     def find(self, probes: Rows, first: int, fresh_from: int, bytes_max: int) -> Iterator[Found]:
@@ -98,33 +100,33 @@ class Probing:
                 sizes = self._sizes(store, texts, chunk.probe, chunk.stored)
                 for start, end in pieces(sizes, len(chunk.probe), bytes_max):
                     probe, stored = chunk.probe[start:end], chunk.stored[start:end]
-                    size = self._pair_bytes * len(probe) if sizes is None else int(sizes[start:end].sum())
+                    size = sizes * len(probe) if isinstance(sizes, int) else int(sizes[start:end].sum())
                     if not self._exact and len(probe):
                         mask, failed = self._residual.run(self._pair_columns(probes, store, probe, stored), len(probe))
                         self.failures += failed
                         if not mask.all():
                             probe, stored = probe[mask], stored[mask]
-                            size = self._pair_bytes * len(probe) if sizes is None else int(sizes[start:end][mask].sum())
+                            size = sizes * len(probe) if isinstance(sizes, int) else int(sizes[start:end][mask].sum())
                     if len(probe):
                         yield Found(store, probe.astype(np.int64) + first, stored.copy(), size)
 
     def sizes(self, store: Store, probes: Rows, probe: NDArray[np.int64], stored: NDArray[np.int64]) -> Sizes:
-        """Bytes of the two rows of each match."""
+        """Bytes of each match."""
         sizes = self._sizes(store, text_bytes(probes), probe, stored)
-        return np.full(len(probe), self._pair_bytes, np.int64) if sizes is None else sizes
+        return np.full(len(probe), sizes, np.int64) if isinstance(sizes, int) else sizes
 
     def _sizes(
         self, store: Store, texts: Sizes | None, probe: NDArray[np.integer], stored: NDArray[np.int64]
-    ) -> Sizes | None:
-        """None: all are of `_pair_bytes`."""
+    ) -> Sizes | int:
+        """A number: that of all."""
         stored_texts = store.text_bytes(stored)
         if texts is None and stored_texts is None:
-            return None
+            return self._pair_bytes
         sizes = np.full(len(probe), self._pair_bytes, np.int64)
         if texts is not None:
-            sizes += texts[probe]
+            sizes += self._made.probe * texts[probe]
         if stored_texts is not None:
-            sizes += stored_texts
+            sizes += self._made.stored * stored_texts
         return sizes
 
     def totals(self, probes: Rows, fresh_from: int) -> list[RangeTotals] | None:
