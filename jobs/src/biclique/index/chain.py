@@ -94,6 +94,10 @@ class ChainStore:
         if count == 0:
             return first
         sort_keys = None if self._arrangement is None else self._arrangement.sort_keys(keys)
+        # Before the rows come: merged with these, a whole run would be held against the stamps of this step's probes.
+        for segment in self._segments:
+            if segment.sealed and not segment.runs.settled:
+                segment.runs.settle(count)
         start = 0
         while start < count:
             segment = self._open_segment()
@@ -110,9 +114,6 @@ class ChainStore:
             if full:
                 segment.seal()
             start = stop
-        for segment in self._segments:
-            if segment.sealed and not segment.runs.settled:
-                segment.runs.settle(count)
         return first
 
     def _open_segment(self) -> Segment:

@@ -211,8 +211,9 @@ class Runs:
         self.all.append(run)
 
     def seal(self) -> None:
+        """No more runs will come; what there is becomes one from the next `settle` on, as the newest rows stand by
+        themselves until then."""
         self._sealed = True
-        self.settle(0)
 
     def settle(self, appended: int) -> None:
         """Do the merges that are due and small, and go on with each big one at the pace of the rows appended."""
