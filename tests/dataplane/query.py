@@ -132,11 +132,11 @@ class KafkaQuery:
             found[row["rv"], row["sv"]] += 1
         return found
 
-    def messages(self, topic: str) -> Iterator[bytes | None]:
-        """From its beginning; None whenever there was nothing for a second."""
+    def messages(self, topic: str, partition: int = 0) -> Iterator[bytes | None]:
+        """From a partition's beginning; None whenever there was nothing for a second."""
         consumer = Consumer({**self.client, "group.id": "reader", "isolation.level": "read_committed"})
         try:
-            consumer.assign([TopicPartition(topic, 0, 0)])
+            consumer.assign([TopicPartition(topic, partition, 0)])
             while True:
                 batch = consumer.consume(10_000, 1.0)
                 yield from (message.value() for message in batch if message.error() is None)
