@@ -22,10 +22,10 @@ def item(function: AggregateFunction, argument: Type, result: Type) -> Item:
     return Item("total", Aggregate(function, Column(0, 0, argument), result), result)
 
 
-def shares(items: list[Item], key: list[str], values: list, type_: Type) -> Shares:
+def shares(items: list[Item], key: list, values: list, type_: Type, key_type: Type = STRING) -> Shares:
     arguments = [None if isinstance(i.value, GroupKey) else vector(type_, values) for i in items]
     newest = np.arange(len(key), dtype=np.int64)
-    return shares_of([i.value for i in items], [vector(STRING, key)], arguments, newest)
+    return shares_of([i.value for i in items], [vector(key_type, key)], arguments, newest)
 
 
 def test_a_sum_may_leave_64_bits_and_come_back() -> None:
@@ -85,7 +85,42 @@ def test_a_snapshot_does_not_depend_on_the_order_of_arrival() -> None:
     first, second = Groups(items, [STRING]), Groups(items, [STRING])
     first.merge(shares(items, ["k"] * 4, ["x", "é", "", "y"], STRING))
     second.merge(shares(items, ["k"] * 4, ["y", "", "é", "x"], STRING))
-    assert plain(first.snapshot().states[0][0]) == plain(second.snapshot().states[0][0]) == ["", "x", "y", "é"]
+    for groups in (first, second):
+        (snapshot,) = groups.snapshots(4, 1 << 20)
+        assert plain(snapshot.states[0][0]) == ["", "x", "y", "é"]
+
+
+@pytest.mark.parametrize(("rows_max", "bytes_max"), [(1, 1 << 20), (7, 1 << 20), (1 << 20, 1), (1 << 20, 200)])
+def test_the_parts_of_a_snapshot_are_bounded_also_within_a_group(rows_max: int, bytes_max: int) -> None:
+    items = [
+        Item("k", GroupKey(0, STRING), STRING),
+        item(AggregateFunction.COUNT_DISTINCT, STRING, BIGINT),
+        item(AggregateFunction.MAX, STRING, STRING),
+    ]
+    groups = Groups(items, [STRING])
+    groups.merge(shares(items, ["k", "long" * 20, "k"] * 10, ["x" * (i % 19) for i in range(30)], STRING))
+    again, parts = Groups(items, [STRING]), list(groups.snapshots(rows_max, bytes_max))
+    for part in parts:
+        size = sum(column.nbytes for column in (*part.keys, *(c for state in part.states for c in state)))
+        assert len(part) <= rows_max and (size <= bytes_max or len(part) == 1)
+        again.merge(part)
+    assert len(parts) > 2 and again.bytes == groups.bytes
+    assert [plain(c) for c in again.rows(groups.keys)] == [plain(c) for c in groups.rows(groups.keys)]
+    assert [again.newest(key) for key in groups.keys] == [groups.newest(key) for key in groups.keys]
+
+
+@pytest.mark.parametrize(("groups_max", "bytes_max"), [(3, 1 << 20), (1 << 20, 300), (5, 300), (1 << 20, 1)])
+@pytest.mark.parametrize("key_type", [STRING, BIGINT])
+def test_groups_are_cut_by_the_bytes_of_their_rows(groups_max: int, bytes_max: int, key_type: Type) -> None:
+    items = [Item("k", GroupKey(0, key_type), key_type), item(AggregateFunction.MIN, BIGINT, BIGINT)]
+    groups = Groups(items, [key_type])
+    names = [i if key_type == BIGINT else "é" * (i % 7) + str(i) for i in range(50)]
+    groups.merge(shares(items, names, list(range(50)), BIGINT, key_type))
+    cut = list(groups.stretches(groups.keys, groups_max, bytes_max))
+    assert [key for some in cut for key in some] == groups.keys and len(cut) > 4
+    for some in cut:
+        size = sum(column.nbytes for column in (*groups.rows(some), *groups.key_columns(some)))
+        assert len(some) <= groups_max and (size <= bytes_max or len(some) == 1)
 
 
 def test_equal_hashes_do_not_make_equal_rows() -> None:

@@ -6,14 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from biclique.core.codec import checksum
 from biclique.core.rows import Vector
+from biclique.kernels import groups
+from biclique.kernels.groups import column_of
+from biclique.kernels.lanes import dtype_of
 from biclique.kernels.partials import shares_of
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.query.model import Aggregate, GroupKey
+from biclique.query.types import STRING, Type
+from biclique.tiers import merger
+from biclique.tiers.aggregation import key_types
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.merger import WRITTEN_MAX, Merger, MergerTurn, WrittenMax
 from biclique.tiers.messages import Partials, Results
@@ -57,6 +64,22 @@ class Bench:
         ]
         made = shares_of(values, columns, arguments, newest)
         self._append(Partials(self.senders[sender], epoch, made.keys, made.states, made.newest))
+
+    def share_texts(self, epoch: int, names: Sequence[str], times: Sequence[int]) -> None:
+        """One match for each name, which is key and argument of whatever is a text; numbers are 0."""
+        values = tuple(i.value for i in self.plan.query.items if isinstance(i.value, Aggregate | GroupKey))
+        newest, texts = np.array(times, np.int64), Vector(pa.array(list(names), pa.string()))
+        columns = [
+            texts if type_ == STRING else Vector(np.zeros(len(names), dtype_of(type_)))
+            for type_ in key_types(self.plan.query)
+        ]
+        if self.plan.query.tumble_us is not None:
+            columns[-1] = Vector(newest - newest % (10 * MS))
+        elif len(columns) > 1:
+            columns[-1] = Vector(newest)
+        arguments = [texts if isinstance(v, Aggregate) and v.argument is not None else None for v in values]
+        made = shares_of(values, columns, arguments, newest)
+        self._append(Partials(self.senders[0], epoch, made.keys, made.states, made.newest))
 
     def signal_all(self, epoch: int, watermark: int) -> None:
         for sender in self.senders:
@@ -303,6 +326,70 @@ def test_a_transaction_and_a_blob_have_no_more_groups_than_they_may(sql: str, ho
         bench.finish()
     assert cut.rows_max == 5 and whole.rows_max == 40
     assert sorted(cut.written) == sorted(whole.written) and len(cut.written) == 40
+
+
+LONG = [
+    "SELECT r.name AS k, MAX(s.name) AS most, COUNT(*) AS n FROM r JOIN s ON r.k = s.k GROUP BY r.name",
+    "SELECT r.name AS k, COUNT(*) AS n FROM r JOIN s ON r.k = s.k GROUP BY r.name, TUMBLE(10 MILLISECONDS)",
+    "SELECT DISTINCT r.name AS k FROM r JOIN s ON r.k = s.k WITHIN 10 MILLISECONDS",
+    "SELECT DISTINCT r.name AS k FROM r JOIN s ON r.k = s.k",
+    "SELECT r.k AS k, COUNT(DISTINCT s.name) AS n FROM r JOIN s ON r.k = s.k GROUP BY r.k",
+]
+
+
+@pytest.mark.parametrize("sql", LONG)
+def test_long_texts_are_cut_by_their_bytes_before_a_column_is_made(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows, names and blobs: no column of texts is ever made of more than a transaction may hold."""
+    most, made = 4_000, [0]
+    whole, cut = Bench(sql), Bench(sql, written_max=WrittenMax(bytes=most))
+    rng = np.random.default_rng(3)
+    names = [str(n) + "é" * int(rng.integers(1, 600)) for n in range(60)]
+
+    def noted(type_: Type, values: list[object]) -> Vector:
+        vector = column_of(type_, values)
+        if len(values) > 1:
+            made[0] = max(made[0], vector.nbytes)
+        return vector
+
+    for bench in (whole, cut):
+        if bench is cut:
+            monkeypatch.setattr(groups, "column_of", noted)
+            monkeypatch.setattr(merger, "column_of", noted)
+        bench.share_texts(1, names, [n % 5 * MS for n in range(60)])
+        bench.signal_all(1, 3 * MS)
+        bench.run()
+        blobs = list(bench.merger.seal())
+        assert (len(blobs) > 8) == (bench is cut)
+        bench.restart(True)
+        bench.run()
+        bench.signal_all(2, 90 * MS)
+        bench.share_texts(3, names[:9], [200 * MS] * 9)
+        bench.signal_all(3, 300 * MS)
+        bench.run()
+        bench.finish()
+    assert sorted(cut.written) == sorted(whole.written) and cut.written
+    assert 0 < made[0] <= most
+
+
+def test_the_distinct_values_of_one_group_are_in_several_blobs() -> None:
+    bench = Bench("SELECT r.k AS k, COUNT(DISTINCT s.v) AS n FROM r JOIN s ON r.k = s.k GROUP BY r.k")
+    bench.merger = Merger(bench.plan, 0, bench.merger.progress, None, False, WrittenMax(1000, 20_000))
+    bench.written_max = WrittenMax(1000, 20_000)
+    values = [i.value for i in bench.plan.query.items if isinstance(i.value, Aggregate | GroupKey)]
+    numbers = np.arange(10_000)
+    arguments = [Vector(numbers) if isinstance(value, Aggregate) else None for value in values]
+    made = shares_of(values, [Vector(np.zeros(10_000, np.int32))], arguments, np.zeros(10_000, np.int64))
+    bench._append(Partials(bench.senders[0], 1, made.keys, made.states, made.newest))
+    bench.signal_all(1, 0)
+    bench.run()
+    blobs = list(bench.merger.seal())
+    assert len(blobs) >= 10 and max(len(data) for _, _, data in blobs) < 25_000
+    bench.restart(True)
+    bench.read()
+    bench.share(2, [0], [0])
+    bench.signal_all(2, 0)
+    bench.run()
+    assert bench.written == [(0, 10_000), (0, 10_000)]
 
 
 def test_what_is_due_is_what_a_look_at_every_group_finds() -> None:

@@ -1,14 +1,14 @@
 """The merger's groups: for each key the state of every select item, in unbounded integers and pairs of doubles.
 
 Merging shares (kernels/partials.py) is associative and commutative but for the last digit of sums of DOUBLE, so that
-neither the order in which units report nor a restart in between shows in a result. `snapshot` gives the groups back
-as shares: a checkpoint is a batch that, merged into no groups, makes these groups again.
+neither the order in which units report nor a restart in between shows in a result. `snapshots` gives the groups back
+as shares: a checkpoint is batches that, merged into no groups, make these groups again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,11 @@ from biclique.query.types import Kind, Type
 
 GROUP_BYTES = 300  # a key, its dictionary entry and its list of states
 STATE_BYTES = 120
+CELL_BYTES = 9  # of a column: a number or where a text begins, and whether it is null
 VALUE_BYTES = 80  # a distinct value in a set
 
 Accumulator = list[Any]
+_Row = tuple[Key, list[tuple[Any, ...]]]  # of a snapshot: its group, and a share of each item
 
 
 class SumOverflow(Exception):
@@ -113,24 +115,74 @@ class Groups:
             self._values -= sum(rule.values(held) for rule, held in zip(self._rules, self._groups[key], strict=True))
             del self._groups[key], self._newest[key]
 
-    def snapshot(self, keys: Iterable[Key] | None = None) -> Shares:
-        """The groups (all, or these) as shares: what a checkpoint keeps, and what `merge` takes back."""
-        found_keys: list[Key] = []
-        columns: list[list[list[Any]]] = [[[] for _ in rule.types] for rule in self._rules]
-        for key in self._groups if keys is None else keys:
-            states = [rule.shares(held) for rule, held in zip(self._rules, self._groups[key], strict=True)]
+    def row_bytes(self, key: Key) -> int:
+        """Of the group's row and of its name, from above. Without items they are one, and nothing need be held."""
+        if not self._rules:
+            return _bytes(key)
+        return _bytes(key) + sum(
+            _bytes((rule.result(held, key),)) if rule.textual else CELL_BYTES
+            for rule, held in zip(self._rules, self._groups[key], strict=True)
+        )
+
+    def stretches(self, keys: list[Key], groups_max: int, bytes_max: int) -> Iterator[list[Key]]:
+        """As many at a time, and of rows and names with no more bytes, or one group only."""
+        textual = any(type_.kind is Kind.STRING for type_ in self._key_types)
+        if not textual and not any(rule.textual for rule in self._rules):
+            # Without texts all are of one size.
+            most = bytes_max // max(1, CELL_BYTES * (len(self._key_types) + len(self._rules)))
+            most = max(1, min(groups_max, most))
+            yield from (keys[start : start + most] for start in range(0, len(keys), most))
+            return
+        start = size = 0
+        for at, key in enumerate(keys):
+            more = self.row_bytes(key)
+            if at > start and (at - start == groups_max or size + more > bytes_max):
+                yield keys[start:at]
+                start, size = at, 0
+            size += more
+        if start < len(keys):
+            yield keys[start:]
+
+    def snapshots(self, rows_max: int, bytes_max: int) -> Iterator[Shares]:
+        """All groups as shares: what a checkpoint keeps, and what `merge` takes back, part by part. None has more rows,
+        or more bytes if it has more rows than one: the distinct values of a group may be in several."""
+        textual = any(
+            type_.kind is Kind.STRING for types in (self._key_types, *(r.types for r in self._rules)) for type_ in types
+        )
+        fixed = CELL_BYTES * (1 + len(self._key_types) + sum(len(rule.types) for rule in self._rules))
+        rows: list[_Row] = []
+        size = 0
+        for key, held in self._groups.items():
+            states = [rule.shares(state) for rule, state in zip(self._rules, held, strict=True)]
+            name = _bytes(key) if textual else 0
             # Lists as long as the group has rows; a state that has run out adds nothing in the rows that follow.
             for row in range(max(1, *(len(state) for state in states)) if states else 1):
-                found_keys.append(key)
-                for rule, state, parts in zip(self._rules, states, columns, strict=True):
-                    for part, value in zip(parts, state[row] if row < len(state) else rule.nothing, strict=True):
-                        part.append(value)
-        made: list[State] = [
-            tuple(column_of(type_, part) for type_, part in zip(rule.types, parts, strict=True))
-            for rule, parts in zip(self._rules, columns, strict=True)
-        ]
-        newest: NDArray[np.int64] = np.array([self._newest[key] for key in found_keys], np.int64)
-        return Shares(self.key_columns(found_keys), tuple(made), newest)
+                made = [
+                    state[row] if row < len(state) else rule.nothing
+                    for rule, state in zip(self._rules, states, strict=True)
+                ]
+                more = fixed + name + sum(_bytes(part) for part in made) if textual else fixed
+                if rows and (len(rows) == rows_max or size + more > bytes_max):
+                    yield self._shares(rows)
+                    rows, size = [], 0
+                rows.append((key, made))
+                size += more
+        if rows:
+            yield self._shares(rows)
+
+    def _shares(self, rows: list[_Row]) -> Shares:
+        states: list[State] = []
+        for place, rule in enumerate(self._rules):
+            parts = [[made[place][i] for _, made in rows] for i in range(len(rule.types))]
+            states.append(tuple(column_of(type_, part) for type_, part in zip(rule.types, parts, strict=True)))
+        newest: NDArray[np.int64] = np.array([self._newest[key] for key, _ in rows], np.int64)
+        return Shares(self.key_columns(key for key, _ in rows), tuple(states), newest)
+
+
+def _bytes(values: tuple[Any, ...]) -> int:
+    """As columns hold them, from above and without encoding a text."""
+    texts = (len(v) if v.isascii() else 4 * len(v) for v in values if isinstance(v, str))
+    return CELL_BYTES * len(values) + sum(texts)
 
 
 def column_of(type_: Type, values: list[Any]) -> Vector:
@@ -154,6 +206,7 @@ class Rule:
     def __init__(self, item: Item) -> None:
         assert isinstance(item.value, Aggregate | GroupKey), "the items of an aggregating query are aggregates and keys"
         self.item, self.types = item, state_types(item.value)
+        self.textual = item.type.kind is Kind.STRING
 
     def empty(self) -> Accumulator:
         return []

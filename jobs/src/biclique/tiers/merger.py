@@ -51,7 +51,8 @@ def merger_producer(number: int) -> Producer:
 
 @dataclass(frozen=True, slots=True)
 class WrittenMax:
-    """Of one transaction, and of a blob: groups, and bytes of their columns if they are more than one."""
+    """Of one transaction, and of a blob: groups (of a blob: their shares), and bytes of their columns if they are more
+    than one."""
 
     groups: int = 1 << 17
     bytes: int = 1 << 26
@@ -220,15 +221,14 @@ class Merger:
 
     def _records(self, keys: list[Key]) -> Iterator[tuple[int, Results]]:
         """Of the groups from each place on, as many as a transaction may hold."""
-        start, most = 0, self._written_max.groups
-        while start < len(keys):
-            some = keys[start : start + most]
-            results = self._as_results(some)
-            while len(some) > 1 and sum(column.nbytes for column in results.columns) > self._written_max.bytes:
-                some = some[: len(some) // 2]
-                results = self._as_results(some)
-            yield start, results
-            start, most = start + len(some), min(2 * len(some), self._written_max.groups)
+        start = 0
+        for some in self._stretches(keys):
+            yield start, self._as_results(some)
+            start += len(some)
+
+    def _stretches(self, keys: list[Key]) -> Iterator[list[Key]]:
+        """Their bytes are known before any column is made: one of texts beyond 2 GiB cannot be."""
+        return self.groups.stretches(keys, self._written_max.groups, self._written_max.bytes)
 
     def _in_order(self, keys: list[Key]) -> _Due:
         """By (time, id); rows without a time have all the same."""
@@ -239,10 +239,7 @@ class Merger:
 
     def _ids(self, keys: list[Key]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """As `_as_results` gives them; as many at a time."""
-        found = [
-            value_ids(self._named(keys[start : start + self._written_max.groups]))
-            for start in range(0, len(keys), self._written_max.groups)
-        ]
+        found = [value_ids(self._named(some), len(some)) for some in self._stretches(keys)]
         none = np.empty(0, np.uint64)
         return np.concatenate([none, *(f[0] for f in found)]), np.concatenate([none, *(f[1] for f in found)])
 
@@ -334,13 +331,10 @@ class Merger:
         have said."""
         assert not self.replaying and self.progress.cursor is None
         self._forget_what_was_closed()
-        keys, most = self.groups.keys, self._written_max.groups
-        for start in range(0, max(len(keys), 1), most):
-            groups = self.groups.snapshot(keys[start : start + most])
+        for groups in self.groups.snapshots(self._written_max.groups, self._written_max.bytes):
             yield GROUPS, len(groups), encode_shares(groups, self._values, self._types)
-        written = list(self._written.items())
-        for start in range(0, len(written), most):
-            some = written[start : start + most]
+        for rows in self._stretches(list(self._written)):
+            some = [(row, self._written[row]) for row in rows]
             yield WRITTEN, len(some), encode_shares(self._written_shares(some), (), self._types[:-1])
 
     def _written_shares(self, written: list[tuple[Key, int]]) -> Shares:
