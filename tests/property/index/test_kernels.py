@@ -19,7 +19,16 @@ from biclique.kernels.dominance import level_starts
 from biclique.kernels.expand import GROUP as EXPANDED_TOGETHER
 from biclique.kernels.expand import TOUCHED, WRITTEN, expand_ranges, expand_values, new_cursor
 from biclique.kernels.gather import gather_values
-from biclique.kernels.prefix_sums import add_double_ranges, sum_nodes
+from biclique.kernels.prefix_sums import (
+    BLOCK,
+    add_double_ranges,
+    add_integer_ranges,
+    add_valid_ranges,
+    block_ends,
+    count_blocks,
+    sum_blocks,
+    sum_nodes,
+)
 from biclique.kernels.sort_order import LIBRARY_BELOW, sort_order
 from biclique.kernels.sorted_runs import (
     FENCE_ROWS,
@@ -190,15 +199,44 @@ def test_sums_of_doubles_see_only_their_range(rows: int) -> None:
     numbers = np.arange(rows, dtype=np.int32)
     levels = level_starts(rows)
     nodes = int(levels[-1])
-    ordered, sums, errors = np.empty(rows), np.empty(nodes), np.empty(nodes)
-    sum_nodes(values, valid, numbers, levels, ordered, sums, errors)
+    sums, errors = np.empty(nodes), np.empty(nodes)
+    sum_nodes(values, valid, numbers, levels, sums, errors)
     ends_of = rng.integers(0, rows + 1, (200, 2))
     starts, ends = ends_of.min(axis=1), ends_of.max(axis=1)
     totals, lost = np.zeros(200), np.zeros(200)
-    add_double_ranges(starts, ends, np.arange(200, dtype=np.int32), ordered, levels, sums, errors, totals, lost)
+    probes = np.arange(200, dtype=np.int32)
+    add_double_ranges(starts, ends, probes, numbers, values, valid, levels, sums, errors, totals, lost)
     for i in range(200):
         held = np.where(valid, values, 0.0)[starts[i] : ends[i]]
         assert totals[i] + lost[i] == held.sum() or (totals[i] == 1e300 and held[0] == 1e300)
+
+
+@pytest.mark.parametrize("nulls", [False, True], ids=["all", "nulls"])
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 15, 16, 17, 23, 24, 25, 40, 1000])
+def test_sums_of_integers_are_exact_at_every_end(rows: int, nulls: bool) -> None:
+    """Every range of a small run, so that each end lies at every place between two ends of blocks."""
+    rng = np.random.default_rng(rows)
+    values = rng.choice([-(1 << 63), -1, 0, 1, (1 << 63) - 1], rows)
+    valid = rng.random(rows) < 0.6
+    mask = valid if nulls else np.empty(0, np.bool_)
+    numbers = rng.permutation(rows).astype(np.int32)
+    high, low, counts = (np.empty(block_ends(rows), np.int64) for _ in range(3))
+    sum_blocks(values, mask, numbers, high, low)
+    if rows <= 40:
+        starts, ends = (np.ascontiguousarray(part) for part in np.array(np.triu_indices(rows + 1)))
+    else:
+        starts, ends = np.sort(rng.integers(0, rows + 1, (500, 2)), axis=1).T.copy()
+    probes = np.arange(len(starts), dtype=np.int32)
+    totals, lows, found = (np.zeros(len(starts), np.int64) for _ in range(3))
+    touched = add_integer_ranges(starts, ends, probes, numbers, values, mask, high, low, totals, lows)
+    held = np.where(valid, values, 0)[numbers] if nulls else values[numbers]
+    expected = [sum(held[a:b].tolist()) for a, b in zip(starts, ends, strict=True)]
+    assert (totals.astype(object) * (1 << 32) + lows).tolist() == expected
+    assert touched <= (4 + BLOCK) * len(starts)
+    if nulls:
+        count_blocks(valid, numbers, counts)
+        assert add_valid_ranges(starts, ends, probes, numbers, valid, counts, found) <= (2 + BLOCK) * len(starts)
+        assert found.tolist() == [int(valid[numbers][a:b].sum()) for a, b in zip(starts, ends, strict=True)]
 
 
 def test_pairs_of_values_are_ranges_expanded_and_gathered() -> None:

@@ -24,7 +24,7 @@ PROBES = 500
 TOUCHED_PER_LEVEL = (
     6  # two searches, and of a DOUBLE at most 2 * 7 nodes for each level of eight, which is three of two
 )
-PREFIX_SUMS = 4 + 2 * 7  # of an integer column; the lowest level of a DOUBLE's nodes
+PREFIX_SUMS = 4 + 2 * 4 + 2 * 7  # of an integer column: ends of blocks and rows; the lowest level of a DOUBLE's nodes
 RUNS_MAX = 12
 
 

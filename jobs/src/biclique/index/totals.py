@@ -24,55 +24,55 @@ from biclique.index.segment import Reach, Segment
 from biclique.kernels.dominance import level_starts
 from biclique.kernels.expand import TOUCHED, WRITTEN
 from biclique.kernels.prefix_sums import (
+    add_counts,
     add_double_ranges,
     add_double_rows,
-    add_ranges,
+    add_integer_ranges,
     add_rows,
-    prefix_integers,
-    prefix_valid,
+    add_valid_ranges,
+    block_ends,
+    count_blocks,
+    sum_blocks,
     sum_nodes,
 )
 from biclique.query.types import Kind
 
-EVERY_ROW = np.empty(0, np.int64)
 NO_MASK = np.empty(0, np.bool_)
-PREFIX_LOOKUPS = 4  # of an integer column: the high and the low sums at both ends of a range
 
 Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
 class RunSums:
-    """Of one column in one run. `valid` empty: no null. INTEGER: high, low prefix sums; DOUBLE: values, nodes,
-    errors."""
+    """Of one column in one run. `counts` empty: no null, else values that are there, at ends of blocks. INTEGER: high
+    and low sums there; DOUBLE: levels, and of their nodes sums and errors."""
 
-    rows: int
-    valid: NDArray[np.int64]
+    counts: NDArray[np.int64]
     parts: tuple[NDArray[Any], ...]
 
     @property
     def nbytes(self) -> int:
-        return self.valid.nbytes + sum(part.nbytes for part in self.parts)
+        return self.counts.nbytes + sum(part.nbytes for part in self.parts)
 
 
 def sums_of(run: Run, column: NumberColumn, double: bool) -> RunSums:
-    rows = len(run)
     mask = column.valid
-    valid = np.empty(0, np.int64)
+    ends = block_ends(len(run))
+    counts = np.empty(0, np.int64)
     # A column may have got its first null after the run was made: rows before it are all there.
     if mask is not None:
-        valid = np.empty(rows + 1, np.int64)
-        prefix_valid(mask, run.rows, valid)
+        counts = np.empty(ends, np.int64)
+        count_blocks(mask, run.rows, counts)
     mask = NO_MASK if mask is None else mask
     if double:
-        levels = level_starts(rows)
+        levels = level_starts(len(run))
         nodes = int(levels[-1])
-        ordered, sums, errors = np.empty(rows), np.empty(nodes), np.empty(nodes)
-        sum_nodes(column.values, mask, run.rows, levels, ordered, sums, errors)
-        return RunSums(rows, valid, (ordered, levels, sums, errors))
-    high, low = np.empty(rows + 1, np.int64), np.empty(rows + 1, np.int64)
-    prefix_integers(column.values, mask, run.rows, high, low)
-    return RunSums(rows, valid, (high, low))
+        sums, errors = np.empty(nodes), np.empty(nodes)
+        sum_nodes(column.values, mask, run.rows, levels, sums, errors)
+        return RunSums(counts, (levels, sums, errors))
+    high, low = np.empty(ends, np.int64), np.empty(ends, np.int64)
+    sum_blocks(column.values, mask, run.rows, high, low)
+    return RunSums(counts, (high, low))
 
 
 class Accumulator:
@@ -87,16 +87,18 @@ class Accumulator:
         self.high: NDArray[Any] = np.zeros(count, kind)  # DOUBLE: the sum
         self.low: NDArray[Any] = np.zeros(count, kind)  # DOUBLE: its error
 
-    def add_ranges(self, ranges: Ranges, probes: NDArray[np.int32], sums: RunSums) -> int:
-        """Returns the values, nodes and prefix sums touched."""
-        add_ranges(*ranges, probes, sums.valid, self.valid)
-        if self.double:
-            ordered, levels, nodes, errors = sums.parts
-            return int(add_double_ranges(*ranges, probes, ordered, levels, nodes, errors, self.high, self.low))
-        high, low = sums.parts
-        add_ranges(*ranges, probes, high, self.high)
-        add_ranges(*ranges, probes, low, self.low)
-        return PREFIX_LOOKUPS * len(probes)
+    def add_ranges(self, ranges: Ranges, probes: NDArray[np.int32], run: Run, segment: Segment, sums: RunSums) -> int:
+        """Returns the values, nodes and ends of blocks touched."""
+        column = segment.rows.columns[self.place]
+        assert isinstance(column, NumberColumn)
+        mask, touched = NO_MASK, 0
+        if len(sums.counts) and column.valid is not None:
+            mask = column.valid
+            touched = int(add_valid_ranges(*ranges, probes, run.rows, mask, sums.counts, self.valid))
+        else:
+            add_counts(*ranges, probes, self.valid)
+        add: Callable[..., int] = add_double_ranges if self.double else add_integer_ranges
+        return touched + int(add(*ranges, probes, run.rows, column.values, mask, *sums.parts, self.high, self.low))
 
     def add_rows(self, chunk: Chunk, count: int, segment: Segment) -> None:
         column = segment.rows.columns[self.place]
@@ -137,9 +139,9 @@ def range_totals(
                 counters.lookups += len(probes)
                 counters.comparisons += touched
                 if not straddles and run.last_row < tests.fresh_row(segment):
-                    add_ranges(*ranges, probes.numbers, EVERY_ROW, count)
+                    add_counts(*ranges, probes.numbers, count)
                     for column, sums in zip(columns, _sums_of_run(run, segment, columns), strict=True):
-                        counters.comparisons += column.add_ranges(ranges, probes.numbers, sums)
+                        counters.comparisons += column.add_ranges(ranges, probes.numbers, run, segment, sums)
                     continue
                 expansion = RunExpansion(run, segment, probes, tests, straddles, ranges, chunk, 0)
                 done = False
