@@ -22,7 +22,6 @@ from biclique.hosts.spark import SparkFailed
 from biclique.hosts.summary import as_text
 from biclique.plan.given import given_statistics
 from biclique.plan.make import make_plan
-from biclique.ports.file_sink import PartMissing
 
 
 class Stopping:
@@ -64,7 +63,7 @@ def run_manifest(
     try:
         with display:
             outcome = engine.run()
-    except (SparkFailed, ReadingFailed, PartMissing) as error:
+    except (SparkFailed, ReadingFailed) as error:
         click.echo(f"biclique: {error}", err=True)
         return FAILED
     _tell(outcome, engine, as_json)

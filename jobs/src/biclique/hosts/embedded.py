@@ -21,6 +21,7 @@ import xxhash
 
 from biclique.core.codec import from_arrow
 from biclique.core.stamps import ROW_BITS
+from biclique.hosts.folders import SPARK_LOG, made, refuse_foreign, refuse_unusable
 from biclique.hosts.frames import BlockFrame
 from biclique.hosts.local_tiers import PARTITION, DamagedCheckpoint, EngineClock, LocalTiers, Resumed, owners_of_state
 from biclique.hosts.outputs import FOLDERS, Outputs
@@ -39,7 +40,6 @@ from biclique.tiers.messages import TIME_NEVER, DeadRecord, LateTuples, Results,
 from biclique.tiers.progress import SourcePartition
 from biclique.tiers.shuffler import Shuffler
 
-SPARK_LOG = "spark.log"
 IDLE_WAIT_SECONDS = 0.05  # for input, when there is nothing else to do; as long as dispatchers wait before they answer
 FAIL_REMEDY = "correct it and begin anew with --restart, or choose onBadRecord: deadLetter and go on"
 
@@ -91,8 +91,10 @@ class Engine:
     # --- the run -----------------------------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        self._found()  # before the folder is made: a refusal leaves nothing behind
-        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        chosen = self._options.checkpoint is not None
+        refuse_unusable(self.root, self.checkpoint, chosen)
+        self._found()  # before a folder is made: a refusal leaves nothing behind
+        made(self.root, self.checkpoint, chosen)
         store = self._locked()
         try:
             state = self._found()  # as it stands now that nobody else can change it
@@ -361,7 +363,7 @@ class Engine:
                 raise self._damaged(str(error)) from error
             return None
         if state is None:
-            self._refuse_foreign()
+            refuse_foreign(self.root, self.checkpoint)
         elif state.fingerprint != self._fingerprint and not self._options.restart:
             raise QueryError(
                 str(self.checkpoint),
@@ -369,19 +371,6 @@ class Engine:
                 "give another output folder, or begin anew with --restart",
             )
         return state
-
-    def _refuse_foreign(self) -> None:
-        """Without a checkpoint of ours, whatever is in the output folder is somebody else's."""
-        if self.root.exists() and not self.root.is_dir():
-            raise QueryError(str(self.root), "the output is to be a folder, and this is a file", "name another path")
-        if self.root.is_dir():
-            for entry in sorted(self.root.iterdir()):
-                if not entry.name.startswith((".", "_")):
-                    raise QueryError(
-                        str(self.root),
-                        f"it is not empty ({entry.name}), and has no checkpoint of this query",
-                        "name an empty folder for the output",
-                    )
 
     def _remove_all(self) -> None:
         """What runs of ours have written: part files and the checkpoint, nothing else."""

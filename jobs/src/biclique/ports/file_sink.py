@@ -25,13 +25,14 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from biclique.ports.tables import json_lines, with_text_ids
+from biclique.query.errors import QueryError
 from biclique.query.model import Format
 
 PART = re.compile(r"part-[0-9]{6,}-[0-9]{4,}\.(parquet|csv|json)")
 PART_ROWS_MAX = 1 << 24  # a barrier's rows beyond this go into another file
 
 
-class PartMissing(Exception):
+class PartMissing(QueryError):
     """A file that a committed barrier names is gone: somebody has removed it."""
 
 
@@ -160,7 +161,11 @@ def publish(root: Path, names: Iterable[str]) -> None:
             hidden(path).rename(path)
         except FileNotFoundError:
             if not path.exists():
-                raise PartMissing(f"{path} is gone, though the checkpoint says that it was written") from None
+                raise PartMissing(
+                    str(path),
+                    "it is gone, though the checkpoint says that it was written",
+                    "put it back, or begin anew with --restart",
+                ) from None
         folders.add(path.parent)
     for folder in folders:
         flush_folder(folder)
