@@ -23,7 +23,7 @@ from biclique.hosts.parsing.csv_rows import csv_blocks
 from biclique.hosts.parsing.csv_split import split_csv
 from biclique.hosts.parsing.json_rows import json_blocks
 from biclique.hosts.parsing.rows import ParsedBlock, Wanted
-from biclique.hosts.parsing.splitting import split_lines, text_blocks
+from biclique.hosts.parsing.splitting import BlockMax, split_lines, text_blocks
 from biclique.hosts.parsing.values import Refused, Value, value_of
 from biclique.query.model import Field
 from biclique.query.types import (
@@ -198,15 +198,37 @@ CSV_BYTES = st.lists(
 ).map(b"".join)
 
 
-@given(CSV_BYTES, st.integers(1, 5), st.integers(1, 4))
-def test_records_end_where_the_twin_ends_them(data: bytes, piece: int, rows: int) -> None:
+@given(CSV_BYTES, st.integers(1, 5), st.integers(1, 4), st.sampled_from([1, 3, 8, 1000]))
+def test_records_end_where_the_twin_ends_them(data: bytes, piece: int, rows: int, most_bytes: int) -> None:
     reader = Piecewise(data, piece)
-    blocks = list(text_blocks(reader, split_csv, 0, 0, rows))
+    blocks = list(text_blocks(reader, split_csv, 0, 0, BlockMax(rows, most_bytes)))
     got = [(block.raw(record), record in block.malformed) for block in blocks for record in range(len(block))]
     want = [(record.raw, record.fields is None) for record in records_of(data)]
     assert got == want
     assert b"".join(block.data for block in blocks) == data
-    assert [len(block) for block in blocks[:-1]] == [rows] * (len(blocks) - 1)
+    sizes = [(block.ends - block.starts).tolist() for block in blocks]
+    assert sizes == filled([size for some in sizes for size in some], rows, most_bytes)
+    for block in blocks:
+        rest = text_blocks(
+            Piecewise(data, piece),
+            split_csv,
+            block.first_row + len(block),
+            block.next_byte,
+            BlockMax(rows, most_bytes),
+        )
+        assert [(b.first_row, b.data) for b in rest] == [
+            (b.first_row, b.data) for b in blocks if b.first_row > block.first_row
+        ]
+
+
+def filled(sizes: list[int], rows: int, most_bytes: int) -> list[list[int]]:
+    """The sizes of records, block by block."""
+    blocks: list[list[int]] = []
+    for size in sizes:
+        if not blocks or len(blocks[-1]) == rows or sum(blocks[-1]) + size > most_bytes:
+            blocks.append([])
+        blocks[-1].append(size)
+    return blocks
 
 
 class Piecewise(io.BytesIO):
@@ -224,10 +246,11 @@ WANTED = Wanted((Field("i", INT), Field("s", STRING, nullable=False), Field("d",
 
 
 @settings(max_examples=300)
-@given(CSV_BYTES, st.integers(1, 5))
-def test_csv_rows_are_the_twins(body: bytes, rows: int) -> None:
+@given(CSV_BYTES, st.integers(1, 5), st.sampled_from([2, 7, 1000]))
+def test_csv_rows_are_the_twins(body: bytes, rows: int, most_bytes: int) -> None:
     header = b"s,other,d,i\r\n"
-    blocks = list(csv_blocks(io.BytesIO(header + body), WANTED, 0, 0, rows))
+    most = BlockMax(rows, most_bytes)
+    blocks = list(csv_blocks(io.BytesIO(header + body), WANTED, 0, 0, most))
     good, bad = gathered(blocks)
     for row, record in enumerate(records_of(body)):
         want = csv_row(record.fields)
@@ -239,7 +262,7 @@ def test_csv_rows_are_the_twins(body: bytes, rows: int) -> None:
     assert (good, bad) == ({}, {})
     # from any block on, the rest is the same
     for block in blocks:
-        rest = list(csv_blocks(io.BytesIO(header + body), WANTED, block.first_row + block.count, block.resume, rows))
+        rest = list(csv_blocks(io.BytesIO(header + body), WANTED, block.first_row + block.count, block.resume, most))
         assert [seen(other) for other in rest] == [seen(other) for other in blocks if other.first_row > block.first_row]
 
 
@@ -397,14 +420,21 @@ def json_row(line: str) -> tuple[Any, ...] | None:
 
 @settings(max_examples=300)
 @given(
-    st.lists(LINES, max_size=12), st.integers(1, 200), st.integers(1, 5), st.sampled_from(["\n", "\r\n"]), st.booleans()
+    st.lists(LINES, max_size=12),
+    st.integers(1, 200),
+    st.integers(1, 5),
+    st.sampled_from([20, 1 << 20]),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
 )
-def test_json_rows_are_the_twins(lines: list[str], repeat: int, rows: int, line_end: str, ended: bool) -> None:
+def test_json_rows_are_the_twins(
+    lines: list[str], repeat: int, rows: int, most_bytes: int, line_end: str, ended: bool
+) -> None:
     lines = lines * (repeat if repeat < 6 else 1)
     data = "".join(line + line_end for line in lines).encode()
     if not ended:
         data = data.removesuffix(line_end.encode())
-    blocks = list(json_blocks(io.BytesIO(data), JSON_WANTED, 0, 0, 1000 if repeat < 4 else rows))
+    blocks = list(json_blocks(io.BytesIO(data), JSON_WANTED, 0, 0, BlockMax(1000 if repeat < 4 else rows, most_bytes)))
     good, bad = gathered(blocks)
     found = lines if ended or not lines or lines[-1] else lines[:-1]
     assert sum(block.count for block in blocks) == len(found)
@@ -422,7 +452,7 @@ def test_json_rows_are_the_twins(lines: list[str], repeat: int, rows: int, line_
 @pytest.mark.parametrize("depth", [50, 100_000])
 def test_deep_nesting_is_a_bad_record_and_no_crash(depth: int) -> None:
     line = b'{"x":' + b"[" * depth + b"]" * depth + b',"at":"2020-01-01"}\n'
-    (block,) = json_blocks(io.BytesIO(line * 3 + b'{"at":"2020-01-01"}\n'), JSON_WANTED, 0, 0, 100)
+    (block,) = json_blocks(io.BytesIO(line * 3 + b'{"at":"2020-01-01"}\n'), JSON_WANTED, 0, 0)
     assert 3 in block.rows.tolist()
     assert block.count == 4
 
@@ -430,8 +460,8 @@ def test_deep_nesting_is_a_bad_record_and_no_crash(depth: int) -> None:
 def test_a_record_beyond_the_bound_is_one_bad_record(monkeypatch: pytest.MonkeyPatch) -> None:
     assert splitting.RECORD_BYTES_MAX == 16 << 20
     data = b'a,b\n1,"' + b"x" * (17 << 20) + b'"\n2,3\n'
-    blocks = list(text_blocks(io.BytesIO(data), split_csv, 0, 0, 100))
+    blocks = list(text_blocks(io.BytesIO(data), split_csv, 0, 0))
     assert sum(len(block) for block in blocks) == 3
-    assert [record for block in blocks for record in block.malformed] == [1]
+    assert [block.first_row + record for block in blocks for record in block.malformed] == [1]
     with pytest.raises(splitting.UnreadableFile, match="row 1 is longer than 16 MiB"):
-        list(text_blocks(io.BytesIO(b"x" * (30 << 20)), split_lines, 0, 0, 100))
+        list(text_blocks(io.BytesIO(b"x" * (30 << 20)), split_lines, 0, 0))

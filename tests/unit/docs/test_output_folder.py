@@ -11,6 +11,7 @@ import pytest
 
 from biclique.hosts import embedded
 from biclique.hosts.embedded import Ending
+from biclique.hosts.parsing.splitting import BlockMax
 from tests.unit.hosts.local_runs import SCHEMA, START, Given, lines, some_rows
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,7 +32,7 @@ def left_behind(folder: Path) -> set[str]:
 
 
 def test_every_file_is_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_ROWS", 8)
+    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_MAX", BlockMax(8))
     monkeypatch.setattr(embedded, "warm_up", lambda plan: None)
     given = Given(
         tmp_path,

@@ -18,6 +18,7 @@ from biclique.core.stamps import parts_of_id
 from biclique.hosts import embedded
 from biclique.hosts.embedded import Ending
 from biclique.hosts.local_tiers import EngineClock, LocalTiers, Resumed
+from biclique.hosts.parsing.splitting import BlockMax
 from biclique.hosts.perform import Performer
 from biclique.plan.estimate import estimate
 from biclique.plan.make import make_plan
@@ -82,7 +83,7 @@ class Stamped:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_ROWS", 5)
+    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_MAX", BlockMax(5))
     monkeypatch.setattr(embedded, "warm_up", lambda plan: None)
 
 
@@ -130,7 +131,7 @@ def test_the_last_so_many_of_one_source_are_those_of_its_order(
     tmp_path: Path, block_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many rows come in one block."""
-    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_ROWS", block_rows)
+    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_MAX", BlockMax(block_rows))
     sql = "SELECT x.id AS now, y.id AS other FROM a x JOIN a y ON x.k >= y.k"
     stamped = Stamped(tmp_path, sql, 3, "", monkeypatch)
     stamped.run.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from biclique.hosts import embedded
 from biclique.hosts.embedded import Ending
+from biclique.hosts.parsing.splitting import BlockMax
 from biclique.ports.file_sink import FileSink
 from biclique.query.errors import QueryError
 from tests.unit.hosts.local_runs import FORMATS, SCHEMA, START, Given, lines, parts, some_rows
@@ -45,7 +47,7 @@ def given(folder: Path, sql: str, format_: str = "parquet", rows: int = 60, seed
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_ROWS", 8)
+    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_MAX", BlockMax(8, 400))
     monkeypatch.setattr(embedded, "warm_up", lambda plan: None)
 
 
@@ -105,12 +107,15 @@ class KillSwitch:
             raise Killed
 
 
-@pytest.mark.parametrize("name", ["window", "self join", "groups", "distinct", "tumble"])
+@pytest.mark.parametrize(
+    ("name", "format_"),
+    [("window", "csv"), ("self join", "json"), ("groups", "json"), ("distinct", "csv"), ("tumble", "json")],
+)
 def test_killed_at_every_durable_step_and_gone_on_with(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Barriers all the time; killed at the 1st, 2nd, 3rd … durable step of each life, until a life comes through."""
-    run = given(tmp_path, QUERIES[name], "json", rows=40)
+    run = given(tmp_path, QUERIES[name], format_, rows=40)
     lives = 0
     rng = random.Random(name)
     while True:
@@ -239,13 +244,36 @@ def test_a_run_that_is_already_going_is_not_joined(tmp_path: Path) -> None:
 
 
 def test_memory_exhausted_is_a_stop_to_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_ROWS", 4096)
+    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_MAX", BlockMax(4096))
     run = given(tmp_path, "SELECT a.id AS aid, b.id AS bid, b.at FROM a JOIN b ON a.id = b.id", rows=30_000)
     run.end = "  joiners: {memory: 1Mi}\n"
     assert run.run(look_seconds=0.0).ending is Ending.OUT_OF_MEMORY
     run.end = "  joiners: {memory: 64Mi}\n"
     assert run.run().ending is Ending.FINISHED
     assert sorted(row[:2] for row in run.found()) == [(n, n) for n in range(30_000)]
+
+
+def test_blocks_read_ahead_count_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """b is an hour ahead, so its blocks wait until a is read; no row of it passes the filter, so state stays small."""
+    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_MAX", BlockMax(8, 8 << 20))
+    sql = "SELECT a.id AS aid, b.id AS bid FROM a JOIN b ON a.id = b.id WITHIN 5 SECONDS WHERE b.s < 'x'"
+    run = given(tmp_path, sql, "csv", rows=24)
+    large = "x" * (1 << 20)
+    run.rows["b"] = [(*row[:4], large, *row[5:7], row[7] + 3_600_000_000) for row in run.rows["b"]]
+    run.write()
+
+    def wait() -> bool:
+        time.sleep(0.1)  # what comes from the tasks is there before it is asked for
+        return False
+
+    run.end = "  joiners: {memory: 1Mi, replicas: 1}\n"
+    outcome = run.run(wait)
+    assert outcome.ending is Ending.OUT_OF_MEMORY
+    assert outcome.summary is not None
+    assert outcome.summary.state_bytes < 1 << 20
+    run.end = "  joiners: {memory: 64Mi, replicas: 1}\n"
+    assert run.run().ending is Ending.FINISHED
+    assert run.found() == run.expected()
 
 
 # --- late, dead, dropped ---------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 
 from biclique.hosts import embedded
 from biclique.hosts.embedded import Ending, Engine, Options, Outcome
+from biclique.hosts.parsing.splitting import BlockMax
 from biclique.plan.make import make_plan
 from tests.unit.hosts.local_runs import SCHEMA, Given, ThreadTasks, some_rows
 
@@ -24,7 +25,7 @@ QUERIES = {
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_ROWS", 8)
+    monkeypatch.setattr("biclique.hosts.file_task.BLOCK_MAX", BlockMax(8))
     monkeypatch.setattr(embedded, "warm_up", lambda plan: None)
 
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from biclique.hosts.parsing.parquet_rows import parquet_blocks
+from biclique.hosts.parsing.parquet_rows import _rows_at_once, parquet_blocks
 from biclique.hosts.parsing.rows import ParsedBlock, Wanted
-from biclique.hosts.parsing.splitting import UnreadableFile
+from biclique.hosts.parsing.splitting import BlockMax, UnreadableFile
 from biclique.query.model import Field
 from biclique.query.types import BIGINT, DATE, DOUBLE, INT, SMALLINT, STRING, TIMESTAMP, TINYINT, Type, decimal
 
@@ -22,7 +22,7 @@ from biclique.query.types import BIGINT, DATE, DOUBLE, INT, SMALLINT, STRING, TI
 def read(array: pa.Array, kind: Type, nullable: bool = True, rows: int = 100, group: int = 1000) -> list[ParsedBlock]:
     sink = io.BytesIO()
     pq.write_table(pa.table({"other": array, "c": array}), sink, row_group_size=group)
-    return list(parquet_blocks(sink, Wanted((Field("c", kind, nullable),), None), 0, rows))
+    return list(parquet_blocks(sink, Wanted((Field("c", kind, nullable),), None), 0, BlockMax(rows)))
 
 
 NANOS_OF_YEAR_10000 = 253402300800 * 10**6
@@ -82,10 +82,23 @@ def test_blocks_are_cut_from_the_files_start_whatever_its_row_groups(group: int)
     pq.write_table(pa.table({"c": pa.array(range(23))}), sink, row_group_size=group)
     wanted = Wanted((Field("c", BIGINT),), None)
     for block in blocks:
-        rest = list(parquet_blocks(sink, wanted, block.resume, 5))
+        rest = list(parquet_blocks(sink, wanted, block.resume, BlockMax(5)))
         assert [(b.first_row, b.columns[0].to_pylist()) for b in rest] == [
             (b.first_row, b.columns[0].to_pylist()) for b in blocks if b.first_row >= block.resume
         ]
+
+
+def test_arrow_decodes_about_a_block_at_a_time() -> None:
+    sink = io.BytesIO()
+    texts = [str(n) * 1000 for n in range(100, 400)]
+    pq.write_table(pa.table({"c": texts, "n": range(300)}), sink, use_dictionary=False)
+    file, most = pq.ParquetFile(sink), BlockMax(bytes=20_000)
+    assert 5 <= _rows_at_once(file, ["c", "n"], [0], most) <= 6
+    assert (
+        _rows_at_once(file, ["n"], [0], most)
+        == 20_000 * 300 // file.metadata.row_group(0).column(1).total_uncompressed_size
+    )
+    assert _rows_at_once(file, ["c"], [0], BlockMax(bytes=10)) == 1
 
 
 @pytest.mark.parametrize(
@@ -108,4 +121,4 @@ def test_a_damaged_file_is_said_to_be_one() -> None:
     data[100:4000] = bytes(3900)
     wanted = Wanted((Field("c", BIGINT),), None)
     with pytest.raises(UnreadableFile, match="damaged parquet file"):
-        list(parquet_blocks(io.BytesIO(bytes(data)), wanted, 0, 100))
+        list(parquet_blocks(io.BytesIO(bytes(data)), wanted, 0))

@@ -123,7 +123,7 @@ class Engine:
     def _run(self, state: RunState, store: FolderStore) -> Outcome:
         self._state, self._store = state, store
         tasks = self._start_tasks(slots_for(len(self._query.sources)), self.checkpoint / SPARK_LOG)
-        hub = Hub(self.checkpoint)
+        hub = Hub(self.checkpoint, self._query.hints.memory_bytes)
         self._readers: tuple[SourceReader, ...] = ()
         try:
             began = time.monotonic()
@@ -333,7 +333,11 @@ class Engine:
         )
 
     def _over_budget(self) -> bool:
-        return any(size > self._query.hints.memory_bytes for _, size in self._tiers.state_sizes().values())
+        """A unit has more than it may; or, all being in this process, all of them together with the blocks that were
+        read ahead have."""
+        sizes = [size for _, size in self._tiers.state_sizes().values()]
+        unit, ahead = self._query.hints.memory_bytes, sum(reader.ahead_bytes for reader in self._readers)
+        return max(sizes) > unit or sum(sizes) + ahead > unit * len(sizes)
 
     def _outcome(self, ending: Ending) -> Outcome:
         facts = self._facts()

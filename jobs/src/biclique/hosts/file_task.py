@@ -24,12 +24,10 @@ from biclique.hosts.parsing.csv_rows import csv_blocks
 from biclique.hosts.parsing.json_rows import json_blocks
 from biclique.hosts.parsing.parquet_rows import parquet_blocks
 from biclique.hosts.parsing.rows import ParsedBlock, Wanted
-from biclique.hosts.parsing.splitting import UnreadableFile
+from biclique.hosts.parsing.splitting import BLOCK_MAX, UnreadableFile
 from biclique.ports.file_source import ROWS_MAX, InputFile
 from biclique.query.model import Field, Format
 from biclique.query.types import Kind, Type
-
-BLOCK_ROWS = 1 << 15  # a block is cut after every so many rows of a file, on a first run and on a resumed one
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +138,10 @@ def _refuse_if_changed(stream: BinaryIO, file: InputFile) -> None:
 def _blocks(stream: BinaryIO, task: ReadTask, begin: Position) -> Iterator[ParsedBlock]:
     match task.format:
         case Format.PARQUET:
-            return parquet_blocks(stream, task.wanted, begin.row, BLOCK_ROWS)
+            return parquet_blocks(stream, task.wanted, begin.row, BLOCK_MAX)
         case Format.CSV:
-            return csv_blocks(stream, task.wanted, begin.row, begin.resume, BLOCK_ROWS)
+            return csv_blocks(stream, task.wanted, begin.row, begin.resume, BLOCK_MAX)
         case Format.JSON:
-            return json_blocks(stream, task.wanted, begin.row, begin.resume, BLOCK_ROWS)
+            return json_blocks(stream, task.wanted, begin.row, begin.resume, BLOCK_MAX)
         case Format.ARROW:
             raise AssertionError("files are parquet, csv or json")

@@ -23,12 +23,20 @@ from biclique.core.codec import encode_batch
 from biclique.hosts.parsing.rows import BadRow, ParsedBlock
 
 _LENGTHS = struct.Struct(">II")
+BAD_ROW_BYTES = 200  # of a bad row's objects, without its raw bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockFrame:
     ordinal: int  # of the file
     block: ParsedBlock
+
+    @property
+    def nbytes(self) -> int:
+        """In memory, about."""
+        block = self.block
+        bad = sum(BAD_ROW_BYTES + len(row.raw) for row in block.bad)
+        return int(block.rows.nbytes) + sum(column.nbytes for column in block.columns) + bad
 
 
 @dataclass(frozen=True, slots=True)

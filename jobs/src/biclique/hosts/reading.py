@@ -1,17 +1,18 @@
 """The engine's side of reading: one stream of blocks for each source, in order, bounded, resumable.
 
-A connection has a thread that receives frames into a queue of a few blocks; a full queue stops the thread, the socket
-fills, and the task waits. So what is held of a source is bounded whatever its files are, and the engine sets the pace.
+A connection has a thread that receives frames and holds a few blocks: behind the next one no more bytes than it may.
+When it has its fill the thread stops, the socket fills, and the task waits. So what is held of a source is bounded
+whatever its files are, and the engine sets the pace.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import secrets
 import socket
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from biclique.query.errors import QueryError
 from biclique.query.model import Files, Query
 
 BLOCKS_AHEAD = 4
+AHEAD_SHARE = 8  # of a unit's memory: blocks of one source that wait behind its next one may take an eighth
 
 
 class ReadingFailed(Exception):
@@ -34,21 +36,22 @@ class ReadingFailed(Exception):
 
 class Hub:
     """Where reading tasks connect. `folder`: this process's alone while it lives. `arrived` is set whenever some stream
-    has something new."""
+    has something new. `memory_bytes`: of a unit."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, memory_bytes: int) -> None:
+        self._ahead_bytes_max = memory_bytes // AHEAD_SHARE
         self._listener = socket.socket(socket.AF_UNIX)
         self._bound = _bind(self._listener, folder)
         self.address = str(self._bound)
         self.arrived = threading.Event()
         self._listener.listen(16)
-        self._streams: dict[int, _Connection] = {}
+        self._streams: dict[int, Connection] = {}
         self._numbers = 0
         threading.Thread(target=self._accept, name="reading-hub", daemon=True).start()
 
-    def expect(self) -> tuple[int, _Connection]:
+    def expect(self) -> tuple[int, Connection]:
         self._numbers += 1
-        stream = self._streams[self._numbers] = _Connection(self.arrived)
+        stream = self._streams[self._numbers] = Connection(self.arrived, self._ahead_bytes_max)
         return self._numbers, stream
 
     def _accept(self) -> None:
@@ -81,12 +84,15 @@ def _bind(listener: socket.socket, folder: Path) -> Path:
     raise ReadingFailed(f"no local socket can be made, neither in {folder} nor in {tempfile.gettempdir()}")
 
 
-class _Connection:
-    """The frames of one task."""
+class Connection:
+    """The frames of one task. Of the blocks that are here, those behind the next one have no more than
+    `ahead_bytes_max` together, but for one: it has been received, and its thread waits with it."""
 
-    def __init__(self, arrived: threading.Event) -> None:
-        self._arrived = arrived
-        self._frames: queue.Queue[Frame | Exception] = queue.Queue(BLOCKS_AHEAD)
+    def __init__(self, arrived: threading.Event, ahead_bytes_max: int) -> None:
+        self._arrived, self._ahead_bytes_max = arrived, ahead_bytes_max
+        self._frames: deque[tuple[Frame | Exception, int]] = deque()
+        self._changed = threading.Condition()
+        self._bytes = 0  # of all that is here, also of the frame that waits to get in
         self._socket: socket.socket | None = None
         self._closed = False
 
@@ -111,25 +117,40 @@ class _Connection:
                     return
 
     def _put(self, item: Frame | Exception) -> None:
-        while not self._closed:
-            try:
-                self._frames.put(item, timeout=0.2)
-            except queue.Full:
-                continue
-            self._arrived.set()
-            return
+        size = item.nbytes if isinstance(item, BlockFrame) else 0
+        with self._changed:
+            self._bytes += size
+            self._changed.wait_for(lambda: self._closed or self._has_room())
+            self._frames.append((item, size))
+        self._arrived.set()
+
+    def _has_room(self) -> bool:
+        return len(self._frames) < BLOCKS_AHEAD and self._ahead() <= self._ahead_bytes_max
+
+    def _ahead(self) -> int:
+        return self._bytes - self._frames[0][1] if self._frames else 0
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Of the blocks behind the next one: without that one nothing can be read."""
+        with self._changed:
+            return self._ahead()
 
     def get(self) -> Frame | None:
-        try:
-            item = self._frames.get_nowait()
-        except queue.Empty:
-            return None
+        with self._changed:
+            if not self._frames:
+                return None
+            item, size = self._frames.popleft()
+            self._bytes -= size
+            self._changed.notify_all()
         if isinstance(item, Exception):
             raise item
         return item
 
     def close(self) -> None:
-        self._closed = True
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
         if self._socket is not None:
             try:
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -171,7 +192,7 @@ class SourceReader:
         self.state = replace(state, files=tuple(self._files.located(file) for file in begun))
         for file in self.state.files:
             refuse_if_changed(file)
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
         self._find(settled=not follow)
 
     def start(self) -> None:
@@ -194,6 +215,11 @@ class SourceReader:
     def caught_up(self) -> bool:
         """Every known file has been taken to its end."""
         return self._connection is None
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Of its blocks in memory that wait behind the next one."""
+        return 0 if self._connection is None else self._connection.ahead_bytes
 
     def bytes_known(self) -> tuple[int, int]:
         """Of the files: taken to their end, and in all. For a display."""

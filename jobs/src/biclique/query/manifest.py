@@ -193,7 +193,8 @@ class JoinersSpec(PodOverride):
     max_replicas: Count | None = None
     """As many units as scaling may start. Absent: replicas."""
     memory: Memory = 2 << 30
-    """What the state of one unit may take. `biclique run` stops at a checkpoint once a unit has more."""
+    """What the state of one unit may take. `biclique run` stops at a checkpoint once a unit has more, or all units with
+    the blocks read ahead have more than all may."""
 
     @model_validator(mode="after")
     def _ordered(self) -> JoinersSpec:

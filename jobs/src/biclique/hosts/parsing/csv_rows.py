@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from biclique.hosts.parsing.columns import typed_column
 from biclique.hosts.parsing.csv_split import split_csv
 from biclique.hosts.parsing.rows import BadRow, ParsedBlock, Verdict, Wanted, absent_values, first_faults, without
-from biclique.hosts.parsing.splitting import READ_BYTES, TextBlock, UnreadableFile, text_blocks
+from biclique.hosts.parsing.splitting import BLOCK_MAX, READ_BYTES, BlockMax, TextBlock, UnreadableFile, text_blocks
 from biclique.hosts.parsing.texts import readable, undecodable
 
 BOM = b"\xef\xbb\xbf"
@@ -52,9 +52,11 @@ class CsvHeader:
         raise UnreadableFile(f"the header has {'no' if not count else 'more than one'} column {name} (it has {shown})")
 
 
-def csv_blocks(stream: BinaryIO, wanted: Wanted, first_row: int, resume: int, rows: int) -> Iterator[ParsedBlock]:
+def csv_blocks(
+    stream: BinaryIO, wanted: Wanted, first_row: int, resume: int, most: BlockMax = BLOCK_MAX
+) -> Iterator[ParsedBlock]:
     header = CsvHeader(stream, wanted)
-    for block in text_blocks(stream, split_csv, first_row, max(resume, header.bytes), rows):
+    for block in text_blocks(stream, split_csv, first_row, max(resume, header.bytes), most):
         yield parse_csv_block(block, header, wanted)
 
 

@@ -24,11 +24,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from biclique.core.codec import storage_type
 from biclique.hosts.parsing.columns import Faults, arrow_type, unscaled
 from biclique.hosts.parsing.rows import BadRow, ParsedBlock, Verdict, Wanted, absent_values, first_faults, without
-from biclique.hosts.parsing.splitting import UnreadableFile
+from biclique.hosts.parsing.splitting import BLOCK_MAX, BlockMax, UnreadableFile
 from biclique.hosts.parsing.values import DATE_MAX, DATE_MIN, INSTANT_MAX, INSTANT_MIN
 from biclique.query.model import Field
 from biclique.query.types import Kind, Type
@@ -36,8 +37,10 @@ from biclique.query.types import Kind, Type
 _MILLIS_PER_DAY = 86_400_000
 
 
-def parquet_blocks(stream: BinaryIO, wanted: Wanted, first_row: int, rows: int) -> Iterator[ParsedBlock]:
-    """`first_row`: a multiple of `rows`, or where the file ended when it was read last."""
+def parquet_blocks(
+    stream: BinaryIO, wanted: Wanted, first_row: int, most: BlockMax = BLOCK_MAX
+) -> Iterator[ParsedBlock]:
+    """From a block's begin on: `first_row` is its first row."""
     try:
         file = pq.ParquetFile(stream, pre_buffer=False)
     except pa.ArrowInvalid as error:
@@ -49,23 +52,61 @@ def parquet_blocks(stream: BinaryIO, wanted: Wanted, first_row: int, rows: int) 
     row, groups = _group_of(file, first_row)
     names = [field.name for field in wanted.fields]
     held: list[pa.RecordBatch] = []
-    count = 0
+    count = size = 0
     try:
-        for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
+        at_once = _rows_at_once(file, names, groups, most)
+        for batch in file.iter_batches(at_once, row_groups=groups, columns=names, use_threads=False):
             if row < first_row:
                 skipped = min(first_row - row, len(batch))
                 batch, row = batch.slice(skipped), row + skipped
-            while len(batch):
-                taken = min(rows - count, len(batch))
-                held.append(batch.slice(0, taken))
-                batch, count = batch.slice(taken), count + taken
-                if count == rows:
+            ends = np.cumsum(_row_bytes(batch))
+            start = 0
+            while start < len(batch):
+                before = int(ends[start - 1]) if start else 0
+                fitting = int(ends.searchsorted(most.bytes - size + before, side="right")) - start
+                taken = min(most.rows - count, len(batch) - start, max(fitting, 0 if count else 1))
+                if taken:
+                    held.append(batch.slice(start, taken))
+                    start, count, size = start + taken, count + taken, size + int(ends[start + taken - 1]) - before
+                if start < len(batch) or count == most.rows:  # the block takes no more
                     yield _block(held, wanted, row, count)
-                    held, row, count = [], row + count, 0
+                    held, row, count, size = [], row + count, 0, 0
     except (pa.ArrowInvalid, OSError) as error:
         raise UnreadableFile(f"damaged parquet file: {str(error).splitlines()[0]}") from None
     if count:
         yield _block(held, wanted, row, count)
+
+
+def _rows_at_once(file: pq.ParquetFile, names: list[str], groups: list[int], most: BlockMax) -> int:
+    """What Arrow decodes at a time: about a block, going by the row group with the largest rows."""
+    rows = most.rows
+    for number in groups:
+        group = file.metadata.row_group(number)
+        columns = (group.column(position) for position in range(group.num_columns))
+        size = sum(column.total_uncompressed_size for column in columns if column.path_in_schema in names)
+        rows = min(rows, most.bytes * group.num_rows // max(size, 1))
+    return max(rows, 1)
+
+
+def _row_bytes(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    """Of the values of each row, however they are encoded and wherever batches begin: a cut must not depend on that."""
+    sizes = np.zeros(len(batch), np.int64)
+    for column in batch.columns:
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            sizes += _text_bytes(column)
+        else:
+            sizes += (kind.bit_width + 7) // 8
+    return sizes
+
+
+def _text_bytes(column: pa.Array) -> NDArray[np.int64]:
+    if pa.types.is_dictionary(column.type):
+        lengths = np.append(_text_bytes(column.dictionary), 0)
+        found = lengths[column.indices.fill_null(0).to_numpy()]
+        return np.where(column.is_valid().to_numpy(zero_copy_only=False), found, 0)
+    plain = column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
+    return pc.fill_null(pc.binary_length(plain), 0).to_numpy().astype(np.int64, copy=False)
 
 
 def _group_of(file: pq.ParquetFile, first_row: int) -> tuple[int, list[int]]:

@@ -1,9 +1,9 @@
-"""A file of text → blocks of whole records, cut after every `rows` records whatever pieces the bytes come in.
+"""A file of text → blocks of whole records, cut by records and by bytes whatever pieces the bytes come in.
 
 A splitter is told some bytes that begin a record, and whether the file ends with them; it answers with the ends of
 the records that it is sure of. What follows the last end is shown again, with more bytes behind it. Ends are a
-function of the file alone: a run that resumes in the middle cuts the same records and, as blocks are counted from the
-file's start, the same blocks.
+function of the file alone, and where a block ends depends on nothing but what follows its begin: a run that resumes
+where some block began cuts the same blocks from there on.
 """
 
 from __future__ import annotations
@@ -17,6 +17,17 @@ from numpy.typing import NDArray
 
 RECORD_BYTES_MAX = 16 << 20
 READ_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMax:
+    """A block ends before the record with which it would have more of either; one record it has, whatever its size."""
+
+    rows: int = 1 << 15
+    bytes: int = 16 << 20  # of records as they are in the file; of a columnar one, of the values that are read
+
+
+BLOCK_MAX = BlockMax()
 
 
 class UnreadableFile(Exception):
@@ -67,8 +78,10 @@ def split_lines(data: bytes, final: bool) -> Split:
     return Split(ends.astype(np.int64, copy=False))
 
 
-def text_blocks(stream: BinaryIO, split: Splitter, first_row: int, first_byte: int, rows: int) -> Iterator[TextBlock]:
-    """`first_row` must be a multiple of `rows`, and `first_byte` where it begins, unless the file ends there."""
+def text_blocks(
+    stream: BinaryIO, split: Splitter, first_row: int, first_byte: int, most: BlockMax = BLOCK_MAX
+) -> Iterator[TextBlock]:
+    """From a block's begin on: `first_row` is its first record, `first_byte` where that begins."""
     stream.seek(first_byte)
     data, begin = b"", first_byte  # of data
     ends: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -82,12 +95,14 @@ def text_blocks(stream: BinaryIO, split: Splitter, first_row: int, first_byte: i
         found = split(data[scanned:], final)
         malformed |= {len(ends) + record: reason for record, reason in found.malformed.items()}
         ends = np.concatenate([ends, found.ends + scanned])
-        while len(ends) >= rows or (final and len(ends)):
-            taken = ends[:rows]
+        # Until an end beyond the bound is known, the next record may still belong to the block.
+        while len(ends) and (final or len(ends) >= most.rows or ends[-1] > most.bytes):
+            count = max(1, min(most.rows, int(ends.searchsorted(most.bytes, side="right"))))
+            taken = ends[:count]
             stop = int(taken[-1])
-            bad = {record: reason for record, reason in malformed.items() if record < rows}
+            bad = {record: reason for record, reason in malformed.items() if record < count}
             yield TextBlock(row, data[:stop], taken, bad, begin + stop)
-            malformed = {record - rows: reason for record, reason in malformed.items() if record >= rows}
-            data, begin, row, ends = data[stop:], begin + stop, row + len(taken), ends[rows:] - stop
+            malformed = {record - count: reason for record, reason in malformed.items() if record >= count}
+            data, begin, row, ends = data[stop:], begin + stop, row + count, ends[count:] - stop
         if len(data) - (int(ends[-1]) if len(ends) else 0) > RECORD_BYTES_MAX + READ_BYTES:
             raise UnreadableFile(f"row {row + len(ends) + 1} is longer than {RECORD_BYTES_MAX >> 20} MiB")
