@@ -82,6 +82,9 @@ class Accounts:
                     fates[dispatcher][fate][key.source] += 1
                 if fate == "filtered" and any(self._fails(n, record) for n in self._relations[key.source]):
                     fates[dispatcher]["failed filter"][key.source] += 1
+                if fate == "accepted":
+                    failing = sum(self._fails_on_entry(n, record) for n in self._relations[key.source])
+                    fates[dispatcher]["failed expression"][key.source] += failing
             yield from self._late_without_reason(key, records, filed)
         for accepted in self.accepted.values():
             for identity in accepted.keys() - known:
@@ -135,6 +138,17 @@ class Accounts:
         values = self._values(relation, record)
         found = [evaluate(conjunct, values) for conjunct in self.query.filters[relation]]
         return any(value is FAILED for value in found) and not any(value is False for value in found)
+
+    def _fails_on_entry(self, relation: int, record: SourceRecord) -> bool:
+        """A key of a tuple failed, or WHERE did where the record is accepted for another relation."""
+        if not self._passes(relation, record):
+            return self._fails(relation, record)
+        stage, side = self.evidence.plan.entry(relation)
+        access = self.evidence.plan.stages[stage].sides[side].access
+        keys = [stored for stored, _ in access.equal]
+        keys += [keyed.stored for keyed in (access.first, access.second) if keyed is not None]
+        values = self._values(relation, record)
+        return any(evaluate(key, values) is FAILED for key in keys)
 
     def _values(self, relation: int, record: SourceRecord) -> Mapping[Column, Scalar]:
         assert record.values is not None

@@ -39,10 +39,8 @@ def found(plan: Plan, stored: int, rows: list[list[Row]]) -> set[tuple[int, int]
     access = sides[stored].access
     kept, probing = (rows_of(plan, side, rows[side]) for side in (stored, 1 - stored))
     positions = [{c: n for n, c in enumerate(side.columns)} for side in sides]
-    keys, _ = StoredKeysOf(access.equal, access.first, access.second, positions[stored])(kept.columns, len(kept))
-    asked, _ = ProbeKeysOf(access.equal, access.first, access.second, positions[1 - stored])(
-        probing.columns, len(probing)
-    )
+    keys = StoredKeysOf(access.equal, access.first, access.second, positions[stored])(kept.columns, len(kept))
+    asked = ProbeKeysOf(access.equal, access.first, access.second, positions[1 - stored])(probing.columns, len(probing))
     store = new_store(StoreLayout(access.kind, tuple(c.type for c in sides[stored].columns)))
     store.append(kept, keys)
     later = np.full(len(probing), np.uint64(1 << 40), np.uint64)

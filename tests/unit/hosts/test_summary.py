@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from biclique.hosts.summary import SourceFates, Summary, as_text, failed_filters, fates_of
-from biclique.tiers.dispatcher import ACCEPTED, DEAD, DROPPED, FAILED_FILTER, FILTERED, LATE
+from biclique.hosts.summary import SourceFates, Summary, as_text, failed_on_entry, fates_of
+from biclique.tiers.dispatcher import ACCEPTED, DEAD, DROPPED, FAILED_EXPRESSION, FAILED_FILTER, FILTERED, LATE
 from tests.unit.plan.queries import query
 
 SUMMARY = Summary(
@@ -75,11 +75,11 @@ def test_json_has_every_number_and_the_rate() -> None:
 def test_fates_of_all_dispatchers_are_added_up_source_by_source() -> None:
     asked = query("SELECT a.id FROM a JOIN b ON a.n = b.n WITHIN 1 MINUTE")
     counts = [
-        {ACCEPTED: (5, 1), FILTERED: (2, 0), LATE: (1, 0), FAILED_FILTER: (1, 0)},
+        {ACCEPTED: (5, 1), FILTERED: (2, 0), LATE: (1, 0), FAILED_FILTER: (1, 0), FAILED_EXPRESSION: (0, 2)},
         {ACCEPTED: (1, 6), DEAD: (0, 3), DROPPED: (0, 1)},
     ]
     found = fates_of(asked, (9, 11), counts)
     assert found == (SourceFates("a", 9, 6, 2, 1, 0, 0), SourceFates("b", 11, 7, 0, 0, 3, 1))
-    assert failed_filters(counts) == 1  # it is among the filtered
+    assert failed_on_entry(counts) == 3
     with pytest.raises(AssertionError, match="rows of b are unaccounted for"):
         fates_of(asked, (9, 12), counts)

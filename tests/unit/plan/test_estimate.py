@@ -81,7 +81,7 @@ class Run:
                 self.probe(share.unit, side, part, counted)
             if share.role is not Role.PROBE:
                 own = self.store(share.unit, side)
-                own.append(part, self.stored_keys[side](part.columns, len(part))[0])
+                own.append(part, self.stored_keys[side](part.columns, len(part)))
                 own.expire(int(rows.newest[-1]) - WINDOW_US)
                 self.stored[side] += len(part) * counted
 
@@ -89,7 +89,7 @@ class Run:
         other = self.store(unit, 1 - side)
         order = ProbeOrder(rows.stamps, rows.newest, rows.oldest, other.end, WINDOW_US, WINDOW_US)
         before = replace(other.counters)
-        keys, _ = self.probe_keys[side](rows.columns, len(rows))
+        keys = self.probe_keys[side](rows.columns, len(rows))
         matches = sum(len(found.probe) for found in other.probe(keys, order))
         if counted:
             self.probes[side] += len(rows)

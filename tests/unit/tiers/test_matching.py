@@ -117,6 +117,27 @@ def test_batches_of_any_size_are_the_same_matches_and_a_cursor_resumes_behind_th
             assert sorted(done + rest) == expected
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_pairs_whose_test_fails_are_counted_once_whatever_the_batches_and_whoever_resumes(seed: int) -> None:
+    def failures(bound: int, resume: Cursor | None = None) -> tuple[list[int], list[Batch]]:
+        """After each batch, of a fresh incarnation."""
+        made = case("SELECT r.k, s.v FROM r JOIN s ON r.k <= s.k AND 6 / (r.v - s.v) < 4", seed, 2)
+        counts, found = [], []
+        for batch in batches(made.probings, made.probes, {0: made.fresh}, resume, BatchMax(bound)):
+            counts.append(made.probings[0].failures)
+            found.append(batch)
+        return counts, found
+
+    ((expected,), _) = failures(1 << 20)
+    assert expected > 0
+    for bound in (1, 2, 7):
+        counts, found = failures(bound)
+        assert counts[-1] == expected
+        for count, batch in zip(counts, found, strict=True):
+            if batch.cursor is not None:
+                assert count + failures(bound, batch.cursor)[0][-1] == expected
+
+
 @pytest.mark.parametrize("sql", [*SQLS, "SELECT r.k, s.name FROM r JOIN s ON r.k >= s.k AND s.name >= r.name"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_batch_is_bounded_in_bytes_and_one_match_may_have_more(sql: str, seed: int) -> None:

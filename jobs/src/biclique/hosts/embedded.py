@@ -27,7 +27,7 @@ from biclique.hosts.local_tiers import PARTITION, DamagedCheckpoint, EngineClock
 from biclique.hosts.outputs import FOLDERS, Outputs
 from biclique.hosts.reading import Hub, SourceReader, Tasks, close_all, slots_for
 from biclique.hosts.spark import Spark
-from biclique.hosts.summary import Facts, Summary, failed_filters, fates_of
+from biclique.hosts.summary import Facts, Summary, fates_of
 from biclique.hosts.warm_up import warm_up
 from biclique.kernels.groups import SumOverflow
 from biclique.plan.model import Plan
@@ -302,9 +302,9 @@ class Engine:
             sources=tuple(reader.state for reader in self._readers),
             parts=parts,
             manifests=manifests,
-            totals={"rows_out": self._rows_out(), "failed_expressions": self._failed_expressions()},
+            totals={"rows_out": self._rows_out()},
         )
-        self._written, self._failures = self._outputs.rows, self._tiers.failed_expressions()
+        self._written = self._outputs.rows
         save_state(self.checkpoint, self._state)
         publish(self.root, parts)
         self._outputs.committed()
@@ -312,13 +312,10 @@ class Engine:
             self._forget_state()
         self._ended = time.monotonic()
 
-    _written = _failures = 0  # of this process, that are in `totals` already
+    _written = 0  # of this process, that are in `totals` already
 
     def _rows_out(self) -> int:
         return self._state.totals.get("rows_out", 0) + self._outputs.rows - self._written
-
-    def _failed_expressions(self) -> int:
-        return self._state.totals.get("failed_expressions", 0) + self._tiers.failed_expressions() - self._failures
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -344,8 +341,7 @@ class Engine:
         summary = Summary(
             sources=fates_of(self._query, facts.rows_in, [progress.fates for progress in self._tiers.dispatchers()]),
             rows_out=facts.rows_out,
-            failed_expressions=self._failed_expressions()
-            + failed_filters([progress.fates for progress in self._tiers.dispatchers()]),
+            failed_expressions=self._tiers.failed_expressions(),
             seconds=self._ended - self._reading_began,
             start_seconds=self._start_seconds,
             warm_up_seconds=self._warm_seconds,

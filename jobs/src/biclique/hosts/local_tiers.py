@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from biclique.hosts.perform import Performer, start_unit
 from biclique.hosts.scheduler import Running, run_round
+from biclique.hosts.summary import failed_on_entry
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.checkpoints import CheckpointStore
@@ -198,9 +199,9 @@ class LocalTiers:
         return min(progress.watermark for progress in self._followers())
 
     def failed_expressions(self) -> int:
-        """In predicates and in the select list, since this process began."""
-        joiners = (self.watches[joiner_producer(unit)].joiner for unit in self._units)
-        return sum(joiner.failed_expressions for joiner in joiners if joiner is not None)
+        """Since the beginning, as committed: on entry, in predicates and in the select list."""
+        entering = failed_on_entry([progress.fates for progress in self.dispatchers()])
+        return entering + sum(progress.failed for progress in self._joiners().values())
 
     def state_sizes(self) -> dict[str, tuple[int, int]]:
         """Rows (of a merger: groups) and bytes that each unit and merger holds."""

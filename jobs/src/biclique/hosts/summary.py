@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from biclique.query.model import Query
-from biclique.tiers.dispatcher import ACCEPTED, DEAD, DROPPED, FAILED_FILTER, FILTERED, LATE
+from biclique.tiers.dispatcher import ACCEPTED, DEAD, DROPPED, FAILED_EXPRESSION, FAILED_FILTER, FILTERED, LATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class Summary:
         return self.rows_this_run / self.seconds if self.seconds > 0 else 0.0
 
 
-def failed_filters(fates: list[Mapping[str, tuple[int, ...]]]) -> int:
-    """Rows whose WHERE failed: they are among the filtered ones."""
-    return sum(sum(counts.get(FAILED_FILTER, ())) for counts in fates)
+def failed_on_entry(fates: list[Mapping[str, tuple[int, ...]]]) -> int:
+    """Rows whose WHERE failed (they are among the filtered ones), and tuples of which a key did."""
+    return sum(sum(counts.get(fate, ())) for counts in fates for fate in (FAILED_FILTER, FAILED_EXPRESSION))
 
 
 def fates_of(

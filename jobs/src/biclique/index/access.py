@@ -2,9 +2,8 @@
 
 The plan's ranges come in by their shape (`KeyRange`), as this layer does not know the plan. Columns are found through
 `positions`, as for every compiled expression. A row of which some key is null matches nothing, for a comparison with
-null is not true: stored rows are left out of the index, probes are not active. Keys that failed are null too, and are
-counted. Keys are numbers, also those of texts: rows whose texts would be too many bytes at once are taken a few at a
-time.
+null is not true: stored rows are left out of the index, probes are not active. Keys that failed are null too. Keys are
+numbers, also those of texts: rows whose texts would be too many bytes at once are taken a few at a time.
 """
 
 from __future__ import annotations
@@ -46,42 +45,35 @@ SomeKeys = TypeVar("SomeKeys", StoredKeys, ProbeKeys)
 
 
 class _Presence:
-    """Which rows have all their keys, and how many rows have a key that failed."""
+    """Which rows have all their keys."""
 
-    __slots__ = ("_failed", "mask")
+    __slots__ = ("mask",)
 
     def __init__(self) -> None:
         self.mask: Mask | None = None
-        self._failed: Mask | None = None
 
     def add(self, vector: Vector) -> Vector:
         self.require(vector.valid)
-        if vector.failed is not None:
-            self._failed = vector.failed if self._failed is None else self._failed | vector.failed
         return vector
 
     def require(self, mask: Mask | None) -> None:
         if mask is not None:
             self.mask = mask if self.mask is None else self.mask & mask
 
-    @property
-    def failed(self) -> int:
-        return 0 if self._failed is None else int(np.count_nonzero(self._failed))
-
 
 def _paced(
     pace: Pace | None,
-    keys_of: Callable[[Sequence[Vector], int], tuple[SomeKeys, int]],
+    keys_of: Callable[[Sequence[Vector], int], SomeKeys],
     columns: Sequence[Vector],
     count: int,
-) -> tuple[SomeKeys, int]:
+) -> SomeKeys:
     if pace is None or pace.fits(columns, count):
         return keys_of(columns, count)
     parts = [
         (keys_of([column.slice(start, stop) for column in columns], stop - start), stop - start)
         for start, stop in pace.stretches(columns, count)
     ]
-    return _joined([(keys, size) for (keys, _), size in parts]), sum(failed for (_, failed), _ in parts)
+    return _joined(parts)
 
 
 def _joined(parts: Sequence[tuple[SomeKeys, int]]) -> SomeKeys:
@@ -114,11 +106,10 @@ class StoredKeysOf:
         ranged = (r.stored for r in (first, second) if r is not None)
         self._pace = pace_of((*(stored for stored, _ in equal), *ranged), positions)
 
-    def __call__(self, columns: Sequence[Vector], count: int) -> tuple[StoredKeys, int]:
-        """(keys, rows with a failed key)."""
+    def __call__(self, columns: Sequence[Vector], count: int) -> StoredKeys:
         return _paced(self._pace, self._keys, columns, count)
 
-    def _keys(self, columns: Sequence[Vector], count: int) -> tuple[StoredKeys, int]:
+    def _keys(self, columns: Sequence[Vector], count: int) -> StoredKeys:
         presence = _Presence()
         equal: Keys | None = None
         if self._equal:
@@ -127,7 +118,7 @@ class StoredKeysOf:
         first, second = (
             None if r is None else order_keys(presence.add(r[0].run(columns, count)), r[1])[0] for r in self._ranges
         )
-        return StoredKeys(equal, first, second, presence.mask), presence.failed
+        return StoredKeys(equal, first, second, presence.mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +155,10 @@ class ProbeKeysOf:
         bounds = (b.expression for pair in self._bounds for b in pair if b is not None)
         self._pace = pace_of((*(probe for _, probe in equal), *bounds), positions)
 
-    def __call__(self, columns: Sequence[Vector], count: int) -> tuple[ProbeKeys, int]:
-        """(keys, rows with a failed key)."""
+    def __call__(self, columns: Sequence[Vector], count: int) -> ProbeKeys:
         return _paced(self._pace, self._keys, columns, count)
 
-    def _keys(self, columns: Sequence[Vector], count: int) -> tuple[ProbeKeys, int]:
+    def _keys(self, columns: Sequence[Vector], count: int) -> ProbeKeys:
         presence = _Presence()
         equal: Keys | None = None
         if self._equal:
@@ -185,5 +175,4 @@ class ProbeKeysOf:
                 presence.require(possible)
                 keys.append(found)
         first_low, first_high, second_low, second_high = keys
-        asked = ProbeKeys(count, equal, first_low, first_high, second_low, second_high, presence.mask)
-        return asked, presence.failed
+        return ProbeKeys(count, equal, first_low, first_high, second_low, second_high, presence.mask)

@@ -47,6 +47,7 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "lower": progress.lower,
                 "read_to": progress.read_to,
                 "counted": list(progress.counted),
+                "failed": progress.failed,
             }
         case MergerProgress():
             return {

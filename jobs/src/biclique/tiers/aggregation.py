@@ -108,8 +108,10 @@ class PartialEmission:
         for way, rows, found in answers:
             keys = [program.run(rows.columns, len(rows)) for program in way.keys]
             own = [None if program is None else program.run(rows.columns, len(rows)) for program in way.arguments]
-            self.failures += sum(failures(column) for column in (*keys, *own) if column is not None)
+            masks = [column.failed for column in (*keys, *own) if column is not None and column.failed is not None]
             for totals in found:
+                # As often as the pairs would have shown it.
+                self.failures += sum(int(totals.count[mask].sum()) for mask in masks)
                 sources: list[Vector | StoredTotals | None] = []
                 for argument, place in zip(own, way.places, strict=True):
                     if place is not None:

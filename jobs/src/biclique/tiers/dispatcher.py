@@ -49,7 +49,10 @@ HEARTBEAT_MS = 1000  # and signals this often when nobody carried any
 
 ACCEPTED, FILTERED, LATE, DEAD, DROPPED = "accepted", "filtered", "late", "dead", "dropped"
 FAILED_FILTER = "failed filter"  # how many of the filtered are so because WHERE failed on them
-FATES = (ACCEPTED, FILTERED, LATE, DEAD, DROPPED, FAILED_FILTER)
+# Of accepted records: tuples of which a key failed, and relations that lack one whose other relation took it, because
+# their WHERE failed.
+FAILED_EXPRESSION = "failed expression"
+FATES = (ACCEPTED, FILTERED, LATE, DEAD, DROPPED, FAILED_FILTER, FAILED_EXPRESSION)
 
 
 def dispatcher_producer(number: int) -> Producer:
@@ -204,10 +207,14 @@ class Dispatcher:
         draft: _Draft,
     ) -> None:
         entries = {entry.relation: entry for entry in self._entries[source]}
-        kept = {relation: entry.kept(columns, len(offsets)) for relation, entry in entries.items()}
+        passed = {relation: entry.kept(columns, len(offsets)) for relation, entry in entries.items()}
+        kept = {relation: chosen for relation, (chosen, _) in passed.items()}
         every = np.arange(len(offsets))
         records = {relation: every if chosen is None else chosen for relation, chosen in kept.items()}
         entered = {relation: entry.columns(columns, kept[relation]) for relation, entry in entries.items()}
+        draft.fates[FAILED_EXPRESSION][source] += sum(failed for _, failed in passed.values()) + sum(
+            entry.failed_keys(entered[relation], len(records[relation])) for relation, entry in entries.items()
+        )
         for relation, start, stop, stamps, ordinals in draft.stamping.give(records):
             chosen = slice(start, stop) if kept[relation] is None else records[relation][start:stop]
             ids, newest = tuple_ids(relation, partition, offsets[chosen]), times[chosen]

@@ -20,6 +20,7 @@ from biclique.query.expression import Column, Expression
 from biclique.query.model import Aggregate, GroupKey
 from biclique.routing.table import RoutingTable
 from biclique.tiers.entry import Routing
+from biclique.tiers.failing_keys import FailingKeys
 from biclique.tiers.found import Found
 from biclique.tiers.matching import pair_positions
 from biclique.tiers.messages import Address, Block, Producer, Record, Results, unit_address
@@ -143,6 +144,8 @@ class StageEmission:
         following = plan.stages[stage.number + 1]
         self._routing = Routing(plan, following.number, LEFT)
         target = following.sides[LEFT]
+        self._failing_keys = FailingKeys(target)
+        self.failures = 0
         wanted: tuple[Column, ...] = target.columns
         self.expressions: tuple[Expression, ...] = wanted
         self._programs = tuple(PairPrograms(stage, side, wanted) for side in range(2))
@@ -171,6 +174,7 @@ class StageEmission:
         if not parts:
             return []
         rows = concat_rows(parts)
+        self.failures += self._failing_keys.count(rows.columns, len(rows))
         rows = rows.take(np.lexsort((*reversed(rows.ids), rows.stamps)))
         sends: list[tuple[Address, Record]] = []
         for share in self._routing.shares(rows, table):

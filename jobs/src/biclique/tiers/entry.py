@@ -18,6 +18,7 @@ from biclique.query.used import used_fields
 from biclique.routing.choose import router
 from biclique.routing.protocol import Share
 from biclique.routing.table import RoutingTable
+from biclique.tiers.failing_keys import FailingKeys
 
 
 def source_positions(query: Query, relation: int) -> dict[Column, int]:
@@ -68,21 +69,26 @@ class Entry:
         stage, side = plan.entry(relation)
         self.routing = Routing(plan, stage, side)
         positions = source_positions(query, relation)
+        self._failing_keys = FailingKeys(plan.stages[stage].sides[side])
         self._columns = tuple(positions[column] for column in plan.stages[stage].sides[side].columns)
         # The shuffler has filtered already where one relation is all that the source is read for.
         alone = sum(other.source == query.relations[relation].source for other in query.relations) == 1
         self._filter = None if alone else relation_filter(query, relation)
 
-    def kept(self, columns: Sequence[Vector], count: int) -> Indexes | None:
-        """The rows that pass this relation's filter; None: all."""
+    def kept(self, columns: Sequence[Vector], count: int) -> tuple[Indexes | None, int]:
+        """The rows that pass this relation's filter (None: all), and how many of the others it failed on."""
         if self._filter is None:
-            return None
-        mask, _ = self._filter.run(columns, count)
-        return None if mask.all() else np.flatnonzero(mask)
+            return None, 0
+        mask, failed = self._filter.run(columns, count)
+        return (None if mask.all() else np.flatnonzero(mask)), failed
 
     def columns(self, columns: Sequence[Vector], kept: Indexes | None) -> tuple[Vector, ...]:
         chosen = (columns[i] for i in self._columns)
         return tuple(chosen) if kept is None else tuple(column.take(kept) for column in chosen)
+
+    def failed_keys(self, entered: Sequence[Vector], count: int) -> int:
+        """How many of the rows match nothing because a key fails; `entered`: their `columns`."""
+        return self._failing_keys.count(entered, count)
 
 
 def entries_of_source(plan: Plan, source: int) -> tuple[Entry, ...]:

@@ -87,6 +87,8 @@ class Joiner:
         self._next_stage = None if self._last_stage else StageEmission(plan, self._stage, self._producer)
         emission = self._partials or self._results or self._next_stage
         assert emission is not None
+        self._emission = emission
+        self._failed_before = progress.failed
         self._batch_max = limits.batch_max
         self.states: dict[int, SideState] = {
             n: SideState(
@@ -107,13 +109,10 @@ class Joiner:
         self.next_offset = manifest.offset if manifest else progress.lower
         self.counters = JoinerCounters()
 
-    @property
-    def failed_expressions(self) -> int:
-        """Since this incarnation began: in keys and predicates (no match), and in the select list (null)."""
-        emissions = [emission for emission in (self._partials, self._results) if emission is not None]
-        counts = [state.key_failures for state in self.states.values()]
-        counts += [probing.failures for probing in self._probings.values()]
-        return sum(counts) + sum(emission.failures for emission in emissions)
+    def _failed(self) -> int:
+        """Up to what has been emitted last. A step is emitted by one incarnation, or by a later one from a cursor on,
+        and what comes to no commit ends its incarnation: so each failure is in the committed progress once."""
+        return self._failed_before + self._emission.failures + sum(p.failures for p in self._probings.values())
 
     # Reading.
 
@@ -250,6 +249,7 @@ class Joiner:
                         self.progress.lower,
                         self.next_offset,
                         self.progress.counted,
+                        self._failed(),
                     ),
                 )
                 continue
@@ -269,6 +269,7 @@ class Joiner:
                 self.progress.lower,
                 self.next_offset,
                 counted,
+                self._failed(),
             )
             yield JoinerTurn((*sends, *self._signals(progress, table)), progress)
 

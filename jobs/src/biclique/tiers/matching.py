@@ -279,10 +279,13 @@ def _slices(
         least = Least(rows, most.matches, bound)
         for chunk in probings[side].find(rows, 0, fresh_from[side], most.bytes):
             least.take(chunk)
+        first_pass = total is None
         if total is None:
             total = least.seen
-        else:
-            probings[side].failures = failures  # counted by the first pass
+        if behind is not None or not first_pass:
+            probings[
+                side
+            ].failures = failures  # counted by the first pass, if need be by that of an earlier incarnation
         selected = least.close()
         if selected is None:
             yield Batch({}, None if last else end_of_stamp(stamp))

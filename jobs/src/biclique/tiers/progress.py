@@ -52,7 +52,9 @@ class JoinerProgress:
     that count for the frontier (dispatchers always do). `version`, `first_epoch`: what a unit that sends partial
     results on has applied. `read_to`: every block at or below the frontier is below this offset; whoever rebuilds the
     unit's tuples from its log reads up to there, however little a fetch may bring. `counted`: all tuples up to the
-    frontier, of each relation whose window counts them.
+    frontier, of each relation whose window counts them. `failed`: expressions that failed so far, in predicates over
+    pairs, in keys of the partial results that were made, and in the select list; sums over all generations of all units
+    are the truth.
 
     The first progress of a generation is written by who starts it (`start_of`): without one a loop refuses to run."""
 
@@ -67,6 +69,7 @@ class JoinerProgress:
     lower: int = 0  # where this generation's part of its partition begins
     read_to: int = 0
     counted: Counts = ()
+    failed: int = 0
 
 
 Place = tuple[int, int, int]  # of a row that is written once: its time, and its id

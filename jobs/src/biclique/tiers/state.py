@@ -82,7 +82,6 @@ class _Part:
     adopted: bool
     sealed: list[_Sealed] = field(default_factory=list)
     sealed_to: int = 0  # reference
-    key_failures: int = 0  # while it stands apart
 
 
 class SideState:
@@ -102,7 +101,6 @@ class SideState:
         access = side.access
         self._stored_keys = StoredKeysOf(access.equal, access.first, access.second, positions_of(side.columns))
         self._probe_keys = ProbeKeysOf(access.equal, access.first, access.second, positions_of(other.columns))
-        self.key_failures = 0  # of stored rows: they match nothing
         self._layout = layout_of(side, sums, segment_rows_min)
         self._types = self._layout.column_types
         own = new_store(self._layout)
@@ -129,28 +127,22 @@ class SideState:
         return self._append(self.own, rows)
 
     def _append(self, store: Store, rows: Rows) -> int:
-        keys, failed = self._stored_keys(rows.columns, len(rows))
-        self.key_failures += failed
-        return store.append(rows, keys)
+        return store.append(rows, self._stored_keys(rows.columns, len(rows)))
 
     def probe_keys(self, rows: Rows) -> ProbeKeys:
         """What rows of the other side ask of this one."""
-        keys, _ = self._probe_keys(rows.columns, len(rows))  # its failures are counted where the row is stored
-        return keys
+        return self._probe_keys(rows.columns, len(rows))
 
     def staged(self) -> _Part:
         store = new_store(self._layout)
         return _Part(store, True, sealed_to=store.end)
 
     def stage(self, part: _Part, rows: Rows) -> None:
-        keys, failed = self._stored_keys(rows.columns, len(rows))
-        part.key_failures += failed
-        part.store.append(rows, keys)
+        self._append(part.store, rows)
 
     def adopt(self, part: _Part) -> int:
         """Everything in there. Returns the rows."""
         taken = part.store.rows
-        self.key_failures += part.key_failures
         if not taken:
             return 0
         if len(self._parts) == 1:
@@ -159,8 +151,7 @@ class SideState:
         at = part.sealed_to
         while at < part.store.end:
             rows, at = part.store.rows_from(at, self._blob_rows.most, self._blob_rows.bytes_most)
-            keys, _ = self._stored_keys(rows.columns, len(rows))
-            self._parts[1].store.append(rows, keys)
+            self._append(self._parts[1].store, rows)
         return taken
 
     def _adopted(self) -> _Part:
