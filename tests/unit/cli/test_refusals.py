@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from biclique.cli.main import cli
+from biclique.cli.stating import stating_errors
+from biclique.ports.file_sink import replace_file
 
 NEGATIVE = sorted((Path(__file__).parents[1] / "query" / "negative").glob("*.yaml"))
 GOOD = """
@@ -54,3 +56,13 @@ def test_what_the_planner_refuses_is_refused_by_all(command: str, tmp_path: Path
 @pytest.mark.parametrize("command", ["validate", "explain", "run"])
 def test_a_manifest_that_is_not_there(command: str, tmp_path: Path) -> None:
     assert "there is no such file" in refused(command, tmp_path / "none.yaml")
+
+
+def test_a_full_disk_is_said_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "state.new").symlink_to("/dev/full")
+    with pytest.raises(SystemExit) as end, stating_errors():
+        replace_file(tmp_path / "state", b"state")
+    assert end.value.code == 4
+    said = capsys.readouterr().err
+    assert said.startswith(f"biclique: {tmp_path}/state: there is no room left on the disk; make some, and the same")
+    assert "goes on from its last checkpoint: biclique " in said

@@ -191,6 +191,25 @@ def test_a_file_that_grew_stops_the_run_with_a_sentence(tmp_path: Path) -> None:
     assert run.run(restart=True).ending is Ending.FINISHED
 
 
+def test_after_its_end_a_run_notices_that_its_input_is_another(tmp_path: Path) -> None:
+    run = given(tmp_path, QUERIES["window"], "csv")
+    assert run.run().ending is Ending.FINISHED
+    late = run.write_file(0, "zzz", some_rows(7, 3))
+    with pytest.raises(QueryError, match=r"a/zzz.csv: the file is new since this run finished; begin anew with --rest"):
+        run.run()
+    late.unlink()
+    assert run.run().ending is Ending.NOTHING_TO_DO
+    with (tmp_path / "b" / "000.csv").open("a") as file:
+        file.write("1,1,1,1,x,true,2020-01-01,2020-01-01\n")
+    with pytest.raises(QueryError, match=r"b/000.csv: the file has changed since the run first saw it; .* --restart"):
+        run.run()
+    (tmp_path / "b" / "000.csv").unlink()
+    assert run.run().ending is Ending.NOTHING_TO_DO, "what was read and is gone is as it is for a run that goes on"
+    run.write()
+    assert run.run(restart=True).ending is Ending.FINISHED
+    assert run.found() == run.expected()
+
+
 def test_another_query_is_refused_and_restart_begins_anew(tmp_path: Path) -> None:
     run = given(tmp_path, QUERIES["window"])
     run.run()
@@ -434,7 +453,11 @@ def test_late_rows_are_set_aside_and_accounted_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("format_", "content", "sentence"),
     [
-        ("csv", b"id,k\n1,2\n", r"a/000.csv: the header has no column x \(it has id, k\)"),
+        (
+            "csv",
+            b"id,k\n1,2\n",
+            r"a/000.csv: the header has no column x \(it has id, k\); correct the header or .*case",
+        ),
         ("csv", b'id,"k\n', r"a/000.csv: the header is malformed: a quote is not closed"),
         ("parquet", b"PAR1 not really", r"a/000.parquet: no parquet file: "),
     ],
@@ -444,6 +467,20 @@ def test_unreadable_files_get_a_sentence(tmp_path: Path, format_: str, content: 
     (tmp_path / "a" / f"000.{format_}").write_bytes(content)
     with pytest.raises(QueryError, match=sentence):
         run.run()
+
+
+@pytest.mark.parametrize("format_", ["csv", "json"])
+def test_a_byte_order_mark_is_no_part_of_the_first_record(tmp_path: Path, format_: str) -> None:
+    run = given(tmp_path, QUERIES["window"], format_)
+    for path in (*parts(tmp_path / "a"), *parts(tmp_path / "b")):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    endings = [run.run(stop=after_a_while()).ending]
+    while endings[-1] is Ending.STOPPED:
+        endings.append(run.run(stop=after_a_while()).ending)
+    assert endings[-1] is Ending.FINISHED
+    assert len(endings) > 1
+    assert run.found() == run.expected()
+    assert not (run.out / "_dead").exists()
 
 
 def test_a_parquet_of_another_type_gets_a_sentence(tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from biclique.core.rows import Vector
 from biclique.hosts.outputs import Outputs
-from biclique.ports.file_sink import publish
+from biclique.ports.file_sink import FileSink, publish, replace_file
+from biclique.query.model import Format
 from biclique.tiers.messages import Results
 from tests.unit.tiers.building import query
 
@@ -36,3 +39,28 @@ def test_tables_wait_for_the_disk_within_their_bytes_and_all_arrive(tmp_path: Pa
         outputs.close()
     written = pq.read_table(tmp_path)
     assert sorted(written.column("v").to_pylist()) == list(range(TABLES * ROWS))
+
+
+@pytest.mark.parametrize("format_", [Format.PARQUET, Format.CSV, Format.JSON])
+def test_a_full_disk_is_said_with_the_file_that_has_no_room(tmp_path: Path, format_: Format) -> None:
+    sink = FileSink(tmp_path, "", format_)
+    (tmp_path / f".part-000000-0000.{format_.value}").symlink_to("/dev/full")
+
+    def fill() -> None:
+        for number in range(100):
+            sink.write(pa.table({"v": np.arange(number, number + 10_000)}))
+        sink.seal()
+
+    with pytest.raises(OSError, match="No space left") as error:
+        fill()
+    assert error.value.errno == errno.ENOSPC
+    assert error.value.filename == str(tmp_path / f".part-000000-0000.{format_.value}")
+    sink.discard()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_under_the_checkpoint_is_said_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint.json.new").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as error:
+        replace_file(tmp_path / "checkpoint.json", b"state")
+    assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(tmp_path / "checkpoint.json"))

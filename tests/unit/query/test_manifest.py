@@ -49,6 +49,20 @@ def test_json_may_escape_what_is_beyond_16_bits() -> None:
     assert isinstance(found, Literal) and found.value == "😀"
 
 
+def test_a_manifest_that_kubernetes_gives_back_is_taken() -> None:
+    added = {
+        "labels": {"team": "joins"},
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+        "uid": "2f6c",
+        "generation": 3,
+        "creationTimestamp": "2026-03-01T00:00:00Z",
+        "managedFields": [{"manager": "kubectl"}],
+    }
+    manifest = yaml.safe_load(SMALLEST)
+    manifest["metadata"] |= added
+    assert compile_manifest(json.dumps(manifest)) == compile_manifest(SMALLEST)
+
+
 def test_half_a_character_is_refused() -> None:
     with pytest.raises(QueryError, match="no text"):
         compile_manifest(SMALLEST.replace("smallest", '"\\ud83d"'))

@@ -220,7 +220,7 @@ def test_every_key_has_an_example_that_compiles() -> None:
     keys = {(block, key) for block, _ in blocks() for key, kind in properties(block) if not reference(kind)[0]}
     for block, place in blocks():
         found |= {(block, key) for key, _ in properties(block) if (f"{place}.{key}" if place else key) in shown}
-    of_kubernetes = {("Metadata", "namespace"), ("Manifest", "status")}
+    of_kubernetes = {("Metadata", key) for key in ("namespace", "labels", "annotations")} | {("Manifest", "status")}
     assert keys - found == of_kubernetes
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import click
 
 from biclique.cli.display import Display
 from biclique.cli.loading import keys_without_use, load
-from biclique.cli.stating import DONE, FAILED, INTERRUPTED, OUT_OF_MEMORY
+from biclique.cli.stating import DONE, FAILED, INTERRUPTED, OUT_OF_MEMORY, same_command
 from biclique.hosts.embedded import Ending, Engine, Options, Outcome
 from biclique.hosts.reading import ReadingFailed
 from biclique.hosts.spark import SparkFailed
@@ -68,9 +67,8 @@ def run_manifest(
         return FAILED
     _tell(outcome, engine, as_json)
     if outcome.ending in (Ending.STOPPED, Ending.OUT_OF_MEMORY):
-        again = shlex.join(["biclique", *(word for word in sys.argv[1:] if word != "--restart")])
         reason = "stopped" if outcome.ending is Ending.STOPPED else _memory_sentence(engine)
-        click.echo(f"biclique: {reason}; the same command goes on from here: {again}", err=True)
+        click.echo(f"biclique: {reason}; the same command goes on from here: {same_command()}", err=True)
     return {
         Ending.FINISHED: DONE,
         Ending.NOTHING_TO_DO: DONE,

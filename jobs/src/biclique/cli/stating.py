@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,11 @@ from biclique.query.errors import QueryError
 DONE, USER_ERROR, OUT_OF_MEMORY, FAILED, INTERRUPTED = 0, 2, 3, 4, 130
 
 
+def same_command() -> str:
+    """With which a run goes on."""
+    return shlex.join(["biclique", *(word for word in sys.argv[1:] if word != "--restart")])
+
+
 @contextmanager
 def stating_errors() -> Iterator[None]:
     try:
@@ -21,6 +28,11 @@ def stating_errors() -> Iterator[None]:
         click.echo(f"biclique: {error}", err=True)
         sys.exit(USER_ERROR)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            remedy = f"make some, and the same command goes on from its last checkpoint: {same_command()}"
+            place = error.filename or "the disk"
+            click.echo(f"biclique: {QueryError(str(place), 'there is no room left on the disk', remedy)}", err=True)
+            sys.exit(FAILED)
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"biclique: {where}{error.strerror or error}", err=True)
         sys.exit(FAILED)

@@ -25,7 +25,7 @@ from biclique.hosts.folders import SPARK_LOG, made, refuse_foreign, refuse_unusa
 from biclique.hosts.frames import BlockFrame
 from biclique.hosts.local_tiers import PARTITION, DamagedCheckpoint, EngineClock, LocalTiers, Resumed, owners_of_state
 from biclique.hosts.outputs import FOLDERS, Outputs
-from biclique.hosts.reading import Hub, SourceReader, Tasks, close_all, slots_for
+from biclique.hosts.reading import Hub, SourceReader, Tasks, close_all, refuse_other_input, slots_for
 from biclique.hosts.spark import Spark
 from biclique.hosts.summary import Facts, Summary, fates_of
 from biclique.hosts.warm_up import warm_up
@@ -107,6 +107,8 @@ class Engine:
                 store = self._locked()  # what it had looked up is gone
             recover(self.root, FOLDERS, state.parts)
             if state.finished:
+                for number, source in enumerate(state.sources):
+                    refuse_other_input(self._query, number, source)
                 return Outcome(Ending.NOTHING_TO_DO, None, self.checkpoint)
             state = replace(state, attempt=state.attempt + 1)
             save_state(self.checkpoint, state)

@@ -21,7 +21,7 @@ from typing import Protocol
 from biclique.hosts.file_task import Position, ReadTask
 from biclique.hosts.frames import BlockFrame, End, Failure, FileEnd, Frame, LostTask, receive_frame
 from biclique.hosts.parsing.needed import needed_of
-from biclique.ports.file_source import FileSource, refuse_if_changed
+from biclique.ports.file_source import FileChanged, FileSource, refuse_if_changed
 from biclique.ports.run_state import SourceState
 from biclique.query.errors import QueryError
 from biclique.query.model import Files, Query
@@ -170,6 +170,23 @@ class Tasks(Protocol):
     def stop(self) -> None: ...
 
 
+def refuse_other_input(query: Query, source: int, state: SourceState) -> None:
+    """Of a source that was read to its end: its files are those, and what they were."""
+    declared = query.sources[source]
+    assert isinstance(declared.input, Files)
+    files = FileSource(place_of(source), declared.input.path)
+    for file in state.files:
+        refuse_if_changed(files.located(file))
+    for fresh in files.discover(state.files):
+        raise FileChanged(
+            fresh.name, "the file is new since this run finished", "begin anew with --restart to join it too"
+        )
+
+
+def place_of(source: int) -> str:
+    return f"spec.sources[{source}].files.path"
+
+
 class SourceReader:
     """Blocks of one source, one after the other. `state` is how far they have been *taken*: what a checkpoint holds.
 
@@ -185,8 +202,7 @@ class SourceReader:
         declared = query.sources[source]
         assert isinstance(declared.input, Files)
         self._format = declared.input.format
-        self._place = f"spec.sources[{source}].files.path"
-        self._files = FileSource(self._place, declared.input.path)
+        self._files = FileSource(place_of(source), declared.input.path)
         self.wanted, self.used = needed_of(query, source)
         begun = state.files[: state.ordinal + (state.row > 0)]
         self.state = replace(state, files=tuple(self._files.located(file) for file in begun))

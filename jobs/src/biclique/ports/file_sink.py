@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -102,7 +102,9 @@ class FileSink:
         if self._open is None:
             self._begin(table.schema)
         assert self._open is not None
-        self._open[2].write(table)
+        path, _, writer = self._open
+        with naming(path):
+            writer.write(table)
         self._rows += len(table)
         if self._rows >= PART_ROWS_MAX:
             self._finish()
@@ -128,11 +130,12 @@ class FileSink:
     def _finish(self) -> None:
         if self._open is None:
             return
-        _, file, writer = self._open
-        writer.close()
-        file.flush()
-        os.fsync(file.fileno())
-        file.close()
+        path, file, writer = self._open
+        with naming(path):
+            writer.close()
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
         self._open = None
 
     def discard(self) -> None:
@@ -141,7 +144,8 @@ class FileSink:
             _, file, writer = self._open
             with suppress(OSError, ValueError, pa.ArrowException):
                 writer.close()  # before its file: a writer that finds it closed complains on stderr
-            file.close()
+            with suppress(OSError):
+                file.close()  # what a full disk did not take is still to be written
             self._open = None
         for name in self._sealed:
             hidden(self._root / name).unlink(missing_ok=True)
@@ -194,6 +198,17 @@ def written_parts(root: Path, folders: Iterable[str]) -> list[Path]:
     return sorted(found)
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An error of writing says of which file: the system leaves that out where a file is open already."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def flush_folder(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -205,7 +220,7 @@ def flush_folder(path: Path) -> None:
 def replace_file(path: Path, data: bytes) -> None:
     """All of the new content or all of the old, whatever happens, and on disk when this returns."""
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
+    with naming(path), temporary.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import xxhash
 
 from biclique.ports.checkpoints import KEPT
+from biclique.ports.file_sink import naming
 from biclique.ports.manifest_json import decode_manifest, encode_manifest
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import Manifest
@@ -131,7 +132,7 @@ def _name(name: str) -> str:
 
 def _write(path: Path, data: bytes) -> None:
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
+    with naming(path), temporary.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

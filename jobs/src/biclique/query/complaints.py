@@ -32,7 +32,8 @@ _EXPECTED = {
 
 
 def complaint_of(document: Document, error: ValidationError, model: type[BaseModel]) -> QueryError:
-    found = error.errors(include_url=False)
+    # A list all of whose members are wrong is said to be empty, too: what is wrong with them is the news.
+    found = [d for d in error.errors(include_url=False) if d["type"] != "too_short" or not d["input"]]
     first = min(found, key=lambda detail: _urgency(document, detail))
     path = _path(first)
     if first["type"] == "extra_forbidden":

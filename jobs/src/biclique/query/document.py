@@ -35,6 +35,7 @@ NODES_MAX = 20_000
 
 Path = tuple[str | int, ...]
 _INTEGER = re.compile(r"[-+]?(0|[1-9]\d{0,18})", re.ASCII)
+_LONG = re.compile(r"[-+]?[1-9]\d{19,}", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\d{1,30}\.\d{0,30}|\.\d{1,30}|\d{1,30})([eE][-+]?\d{1,3})?", re.ASCII)
 
 
@@ -187,6 +188,8 @@ class _Reader:
         if tag == "int":
             if _INTEGER.fullmatch(text):
                 return int(text)
+            if _LONG.fullmatch(text):
+                raise self._error(event, f"the number {short(text)} has too many digits", "write 19 digits or fewer")
             raise self._error(event, f"YAML reads {short(text)} as a number that is not decimal", "put it in quotes")
         if tag == "float":
             if _FLOAT.fullmatch(text):

@@ -31,6 +31,10 @@ from biclique.query.quantities import Cpu, Duration, Memory
 
 SOURCES_MAX = 5
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+ADDED_BY_KUBERNETES = frozenset(
+    {"uid", "resourceVersion", "generation", "generateName", "creationTimestamp", "deletionTimestamp", "selfLink"}
+    | {"deletionGracePeriodSeconds", "finalizers", "managedFields", "ownerReferences"}
+)
 TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
 
 Count = Annotated[StrictInt, Field(ge=1, le=1000)]
@@ -58,14 +62,24 @@ class Block(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=False)
 
 
-class Metadata(BaseModel):
-    """Kubernetes owns this block and adds to it; only the name is ours."""
+class Metadata(Block):
+    """Kubernetes owns this block, and what it adds is taken as it is; of the rest only the name is ours."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
     name: Annotated[StrictStr, Field(pattern=DNS_LABEL)]
     """The query's name."""
     namespace: StrictStr | None = None
     """Kubernetes' own: where the query lives."""
+    labels: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    """Kubernetes' own: by which objects are selected."""
+    annotations: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    """Kubernetes' own: whatever else is noted."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_kubernetes_adds(cls, written: object) -> object:
+        if not isinstance(written, dict):
+            return written
+        return {key: value for key, value in written.items() if key not in ADDED_BY_KUBERNETES}
 
 
 class SecretRef(Block):

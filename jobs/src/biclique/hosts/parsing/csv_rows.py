@@ -15,10 +15,18 @@ from numpy.typing import NDArray
 from biclique.hosts.parsing.columns import typed_column
 from biclique.hosts.parsing.csv_split import split_csv
 from biclique.hosts.parsing.rows import BadRow, ParsedBlock, Verdict, Wanted, absent_values, first_faults, without
-from biclique.hosts.parsing.splitting import BLOCK_MAX, READ_BYTES, BlockMax, TextBlock, UnreadableFile, text_blocks
+from biclique.hosts.parsing.splitting import (
+    BLOCK_MAX,
+    BOM,
+    READ_BYTES,
+    BlockMax,
+    TextBlock,
+    UnreadableFile,
+    text_blocks,
+)
 from biclique.hosts.parsing.texts import readable, undecodable
 
-BOM = b"\xef\xbb\xbf"
+HEADER_REMEDY = "correct the header or the schema: upper and lower case and spaces count, and commas separate"
 
 
 class CsvHeader:
@@ -49,7 +57,8 @@ class CsvHeader:
         if count == 1:
             return self.names.index(name)
         shown = ", ".join(self.names[:20])
-        raise UnreadableFile(f"the header has {'no' if not count else 'more than one'} column {name} (it has {shown})")
+        found = "more than one column" if count else "no column"
+        raise UnreadableFile(f"the header has {found} {name} (it has {shown}); {HEADER_REMEDY}")
 
 
 def csv_blocks(

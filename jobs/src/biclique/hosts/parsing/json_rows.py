@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from biclique.core.codec import storage_type
 from biclique.hosts.parsing.columns import PIECE, Faults, array_of, arrow_type, typed_column, unscaled
 from biclique.hosts.parsing.rows import BadRow, ParsedBlock, Verdict, Wanted, absent_values, first_faults, without
-from biclique.hosts.parsing.splitting import BLOCK_MAX, BlockMax, TextBlock, split_lines, text_blocks
+from biclique.hosts.parsing.splitting import BLOCK_MAX, BOM, BlockMax, TextBlock, split_lines, text_blocks
 from biclique.hosts.parsing.texts import readable, undecodable
 from biclique.hosts.parsing.values import Refused, Value, quoted, value_of
 from biclique.query.types import Kind, Type
@@ -43,7 +43,8 @@ NESTING_MAX = 64
 def json_blocks(
     stream: BinaryIO, wanted: Wanted, first_row: int, resume: int, most: BlockMax = BLOCK_MAX
 ) -> Iterator[ParsedBlock]:
-    for block in text_blocks(stream, split_lines, first_row, resume, most):
+    begin = len(BOM) if stream.read(len(BOM)) == BOM else 0
+    for block in text_blocks(stream, split_lines, first_row, max(resume, begin), most):
         yield parse_json_block(block, wanted)
 
 

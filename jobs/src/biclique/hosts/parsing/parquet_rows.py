@@ -124,7 +124,10 @@ def _check(field: Field, schema: pa.Schema) -> None:
     places = schema.get_all_field_indices(field.name)
     if len(places) != 1:
         shown = ", ".join(schema.names[:20])
-        raise UnreadableFile(f"it has {'no' if not places else 'more than one'} column {field.name} (it has {shown})")
+        raise UnreadableFile(
+            f"it has {'no' if not places else 'more than one'} column {field.name} (it has {shown}); "
+            "correct the schema: upper and lower case count"
+        )
     found = schema.field(places[0]).type
     if not _holds(found, field.type):
         raise UnreadableFile(f"column {field.name} is {found} in the file and {field.type} in the schema")

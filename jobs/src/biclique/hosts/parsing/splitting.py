@@ -15,6 +15,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+BOM = b"\xef\xbb\xbf"  # some programs begin a file with it: no part of the first record
 RECORD_BYTES_MAX = 16 << 20
 READ_BYTES = 4 << 20
 
