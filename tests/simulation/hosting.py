@@ -36,7 +36,7 @@ Tier = tuple[Producer, Callable[[Watch], Loop]]
 class Hosting:
     def __init__(self, scenario: Scenario, bounds: ByteBounds) -> None:
         self.scenario, self.plan = scenario, scenario.plan
-        self._written_max = bounds.written
+        self._written_max, self._shares_max = bounds.written, bounds.held
         self.first_table: RoutingTable = first_table(self.plan)
         self._shufflers = [Shuffler(self.plan.query, n) for n in range(len(self.plan.query.sources))]
         self._reads = ReadLimits(scenario.turn_records, scenario.unit_records, 4096)
@@ -71,7 +71,7 @@ class Hosting:
 
     def merger(self, number: int) -> Tier:
         return merger_producer(number), lambda watch: merger_loop(
-            self.plan, number, self.scenario.hold, self._reads, watch, self._written_max
+            self.plan, number, self.scenario.hold, self._reads, watch, self._written_max, self._shares_max
         )
 
     def pack(self, key: SourcePartition, predecessor: int, records: list[SourceRecord]) -> SourceBlock:

@@ -11,21 +11,26 @@ import pytest
 
 from biclique.core.codec import checksum
 from biclique.core.rows import Vector
+from biclique.hosts.perform import Performer
 from biclique.kernels import groups
 from biclique.kernels.groups import column_of
 from biclique.kernels.lanes import dtype_of
 from biclique.kernels.partials import shares_of
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
+from biclique.ports.memory import MemoryLog, MemoryStore
 from biclique.query.model import Aggregate, GroupKey
 from biclique.query.types import STRING, Type
 from biclique.tiers import merger
 from biclique.tiers.aggregation import key_types
+from biclique.tiers.effects import Orders, Read, Rest
 from biclique.tiers.inbox import joiner_producer
+from biclique.tiers.loops import merger_loop
 from biclique.tiers.merger import WRITTEN_MAX, Merger, MergerTurn, WrittenMax
-from biclique.tiers.messages import Partials, Results
+from biclique.tiers.messages import Address, Partials, Results, Topic
 from biclique.tiers.open_groups import OpenGroups
 from biclique.tiers.progress import BlobRef, Manifest, MergerProgress
+from biclique.tiers.waiting import RECORD_BYTES, SHARES_MAX
 from tests.unit.tiers.building import plan, signal
 
 COUNTS = "SELECT r.k AS k, COUNT(*) AS n, SUM(s.v) AS total FROM r JOIN s ON r.k = s.k GROUP BY r.k"
@@ -39,13 +44,18 @@ MS = 1000
 class Bench:
     """A merger and the senders it waits for; what it writes is kept in order."""
 
-    def __init__(self, sql: str, hold: bool = False, written_max: WrittenMax = WRITTEN_MAX) -> None:
+    def __init__(
+        self, sql: str, hold: bool = False, written_max: WrittenMax = WRITTEN_MAX, shares_max: int = SHARES_MAX
+    ) -> None:
+        self.shares_max, self.read_again = shares_max, 0
         self.written_max, self.rows_max = written_max, 0
         self.plan: Plan = plan(sql)
         self.table = first_table(self.plan)
         self.senders = [joiner_producer(unit) for unit in self.table.units()]
         self.hold = hold
-        self.merger = Merger(self.plan, 0, MergerProgress(senders=self.table.units()), None, hold, written_max)
+        self.merger = Merger(
+            self.plan, 0, MergerProgress(senders=self.table.units()), None, hold, written_max, shares_max
+        )
         self.log: list[object] = []
         self.written: list[tuple[object, ...]] = []
 
@@ -103,6 +113,9 @@ class Bench:
                 if self.merger.next_offset == len(self.log):
                     return
                 continue
+            for offset in self.merger.missing(frontier):
+                self.read_again += 1
+                self.merger.restore(self.log[offset])  # type: ignore[arg-type]
             for turn in self.merger.step(frontier):
                 self._keep(turn)
                 if crash():
@@ -128,7 +141,7 @@ class Bench:
             refs = tuple(BlobRef(f"{what}", what, rows, checksum(data), False) for what, rows, data in blobs)
             frontier = self.merger.progress.frontier
             manifest = Manifest(1, frontier, frontier, offset, refs)
-        self.merger = Merger(self.plan, 0, self.merger.progress, manifest, self.hold, self.written_max)
+        self.merger = Merger(self.plan, 0, self.merger.progress, manifest, self.hold, self.written_max, self.shares_max)
         for ref, (_, _, data) in zip(manifest.blobs if manifest else (), blobs, strict=True):
             self.merger.load(ref, data)
 
@@ -211,7 +224,8 @@ def test_a_distinct_row_comes_again_a_window_later_in_the_order_of_times() -> No
 def test_restarts_anywhere_change_nothing(sql: str, seed: int, written_max: WrittenMax) -> None:
     """Also between two transactions of one step, and however little a read brings."""
     rng = np.random.default_rng(seed)
-    plain, shaken = Bench(sql), Bench(sql, written_max=written_max)
+    shares_max = (SHARES_MAX, 0, 3 * RECORD_BYTES)[seed % 3]  # some give way to others
+    plain, shaken = Bench(sql), Bench(sql, written_max=written_max, shares_max=shares_max)
     watermark = 0
     for epoch in range(1, 12):
         keys = rng.integers(0, 3, 3).tolist()
@@ -326,6 +340,58 @@ def test_a_transaction_and_a_blob_have_no_more_groups_than_they_may(sql: str, ho
         bench.finish()
     assert cut.rows_max == 5 and whole.rows_max == 40
     assert sorted(cut.written) == sorted(whole.written) and len(cut.written) == 40
+
+
+@pytest.mark.parametrize("shares_max", [0, 1, 5 * RECORD_BYTES])
+@pytest.mark.parametrize("sql", [COUNTS, TUMBLE, DISTINCT, EVER])
+def test_shares_that_wait_for_one_sender_are_bounded(sql: str, shares_max: int) -> None:
+    """One sender lags; what the others send meanwhile is read again when it is needed, and changes nothing."""
+    whole, bounded = Bench(sql), Bench(sql, shares_max=shares_max)
+    rng = np.random.default_rng(3)
+    sent = [(epoch, rng.integers(0, 9, 4).tolist(), (rng.integers(0, 90, 4) * MS).tolist()) for epoch in range(1, 40)]
+    for bench in (whole, bounded):
+        for epoch, keys, times in sent:
+            bench.share(epoch, keys, times)
+            for sender in bench.senders[:-1]:
+                bench._append(signal(sender, epoch, 0))
+            bench.read()
+            assert bench.merger._pending.held <= bench.shares_max
+        for epoch in (7, 20, 39):
+            bench._append(signal(bench.senders[-1], epoch, 0))
+            bench.run()
+            assert bench.merger._pending.held <= bench.shares_max
+        bench.signal_all(40, 500 * MS)
+        bench.run()
+    assert bounded.read_again > 30 and whole.read_again == 0
+    assert bounded.merger.next_offset == bounded.merger.progress.offset, "nothing waits"
+    if sql == COUNTS:
+        assert _standing(bounded.written) == _standing(whole.written)
+    else:
+        assert bounded.written == whole.written and bounded.written
+
+
+@pytest.mark.parametrize("sql", [COUNTS, DISTINCT])
+def test_the_loop_reads_again_what_gave_way(sql: str) -> None:
+    def output(shares_max: int) -> tuple[list[tuple[object, ...]], int]:
+        bench, log, again = Bench(sql), MemoryLog(), 0
+        for epoch in range(1, 30):
+            bench.share(epoch, [epoch % 4, 1], [epoch * MS, 5])
+            bench._append(signal(bench.senders[0], epoch, 0))
+        bench.signal_all(30, 900 * MS)
+        log.append(Address(Topic.PARTIALS, 0), bench.log)  # type: ignore[arg-type]
+        client = log.client()
+        perform = Performer(client, MemoryStore(), lambda _: bench.table, Orders, lambda: 0, lambda _: None)
+        loop = merger_loop(bench.plan, 0, shares_max=shares_max)
+        effect = next(loop)
+        while not isinstance(effect, Rest):
+            again += isinstance(effect, Read) and effect.limit == 1
+            effect = loop.send(perform(effect))
+        written = client.read(Address(Topic.OUTPUT, "merger-0"), 0, 1 << 30).records
+        rows = [row for _, r in written for row in zip(*(c.values.tolist() for c in r.columns), strict=True)]
+        return sorted(rows), again
+
+    assert output(0)[0] == output(SHARES_MAX)[0] != []
+    assert output(0)[1] == 29 and output(SHARES_MAX)[1] == 0
 
 
 LONG = [

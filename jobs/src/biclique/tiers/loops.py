@@ -61,6 +61,7 @@ from biclique.tiers.progress import (
 )
 from biclique.tiers.ranking import ranked, take_totals, totals_of
 from biclique.tiers.state import Adoption
+from biclique.tiers.waiting import SHARES_MAX
 
 REST_MS = 10  # how long a loop that found nothing to do lets others go first
 
@@ -208,16 +209,25 @@ def _read_again(joiner: Joiner, frontier: int, address: Address) -> Generator[Ef
     trimmed, so a successor has handled it."""
     joiner.inbox.make_room(frontier)
     for offset in joiner.inbox.missing(frontier):
-        again: Fetched = yield Read(address, offset, 1)
-        while not again.records and again.start <= offset:  # it is there; a fetch may bring nothing all the same
-            yield Rest(REST_MS)
-            again = yield Read(address, offset, 1)
-        if again.start > offset:
+        block: Record | None = yield from _one_again(address, offset)
+        if block is None:
             return False
-        ((at, block),) = again.records
-        assert at == offset and isinstance(block, Block)
+        assert isinstance(block, Block)
         joiner.inbox.restore(offset, block)
     return True
+
+
+def _one_again(address: Address, offset: int) -> Generator[Effect, Any, Record | None]:
+    """The record at an offset that was read before; None: it has been trimmed."""
+    again: Fetched = yield Read(address, offset, 1)
+    while not again.records and again.start <= offset:  # it is there; a fetch may bring nothing all the same
+        yield Rest(REST_MS)
+        again = yield Read(address, offset, 1)
+    if again.start > offset:
+        return None
+    ((at, record),) = again.records
+    assert at == offset
+    return record
 
 
 def _step(
@@ -350,8 +360,10 @@ def merger_loop(
     limits: ReadLimits = READ_LIMITS,
     watch: Watch | None = None,
     written_max: WrittenMax = WRITTEN_MAX,
+    shares_max: int = SHARES_MAX,
 ) -> Loop:
-    """`hold`: running aggregates are written when the input has ended, once (bounded files)."""
+    """`hold`: running aggregates are written when the input has ended, once (bounded files). `shares_max`: bytes of
+    shares above the frontier; more are read again when needed."""
     me = merger_producer(number)
     incarnation: int = yield Fence(me)
     progress: MergerProgress | None = yield ReadProgress(me)
@@ -361,7 +373,7 @@ def merger_loop(
             yield Rest(REST_MS)
             first = yield ReadTable()
         progress = MergerProgress(senders=first.units_of_stage(len(plan.stages) - 1))
-    merger = yield from _restored_merger(plan, number, progress, hold, written_max)
+    merger = yield from _restored_merger(plan, number, progress, hold, written_max, shares_max)
     if watch is not None:
         watch.merger = merger
     address, serial, finished = Address(Topic.PARTIALS, number), 0, False
@@ -378,6 +390,11 @@ def merger_loop(
             yield Rest(REST_MS)
             continue
         frontier = merger.reach(table)
+        for offset in () if frontier is None else merger.missing(frontier):
+            shares: Record | None = yield from _one_again(address, offset)
+            if shares is None:
+                return End.FENCED  # a successor has handled it
+            merger.restore(shares)
         turns = merger.step(frontier) if frontier is not None else None
         if turns is None and orders.finish and not finished:
             turns, finished = merger.finish(), True
@@ -396,16 +413,16 @@ def merger_loop(
 
 
 def _restored_merger(
-    plan: Plan, number: int, progress: MergerProgress, hold: bool, written_max: WrittenMax
+    plan: Plan, number: int, progress: MergerProgress, hold: bool, written_max: WrittenMax, shares_max: int
 ) -> Generator[Effect, Any, Merger]:
     manifests: tuple[Manifest, ...] = yield LoadManifests(merger_producer(number))
     for manifest in manifests:
         if manifest.frontier > progress.frontier:
             continue
-        merger = Merger(plan, number, progress, manifest, hold, written_max)
+        merger = Merger(plan, number, progress, manifest, hold, written_max, shares_max)
         if (yield from _load(manifest, merger.load)):
             return merger
-    return Merger(plan, number, progress, None, hold, written_max)
+    return Merger(plan, number, progress, None, hold, written_max, shares_max)
 
 
 def _seal_merger(merger: Merger, me: Producer, incarnation: int, serial: int) -> Generator[Effect, Any, bool]:

@@ -41,6 +41,7 @@ from biclique.tiers.messages import Address, Partials, Producer, Record, Results
 from biclique.tiers.open_groups import OpenGroups
 from biclique.tiers.progress import BlobRef, Manifest, MergerCursor, MergerProgress, Place
 from biclique.tiers.shares_codec import decode_shares, encode_shares
+from biclique.tiers.waiting import SHARES_MAX, Waiting
 
 GROUPS, WRITTEN = 0, 1  # what a blob of a merger's manifest holds, as BlobRef.side
 
@@ -86,6 +87,7 @@ class Merger:
         manifest: Manifest | None,
         hold: bool,
         written_max: WrittenMax = WRITTEN_MAX,
+        shares_max: int = SHARES_MAX,
     ) -> None:
         query = plan.query
         self._written_max = written_max
@@ -96,7 +98,10 @@ class Merger:
         self._sealed = manifest.sealed if manifest else -1
         self.next_offset = manifest.offset if manifest else 0
         self.inbox = Inbox(len(plan.stages), (), progress.senders, progress.frontier)
-        self._pending: list[tuple[int, Partials]] = []
+        self._pending = Waiting(shares_max)
+        # By what has been merged since the last step: the groups that are new, where that matters, and that changed.
+        self._fresh: dict[Key, None] = {}
+        self._changed: dict[Key, None] = {}
         self._types: tuple[Type, ...] = key_types(query)
         self.groups = Groups(query.items if query.aggregating else (), self._types)
         self._window_us = distinct_window_us(query)
@@ -138,6 +143,23 @@ class Merger:
             self._open.add(fresh)
         return fresh, self.groups.merge(shares)
 
+    def _add_news(self, partials: Partials) -> None:
+        """Of the step that comes next."""
+        fresh, changed = self._merge(_shares(partials))
+        self._fresh.update(dict.fromkeys(fresh))
+        self._changed.update(dict.fromkeys(changed))
+
+    def missing(self, frontier: int) -> tuple[int, ...]:
+        """Offsets of the shares that a step to this frontier needs and that gave way to others: to be read again, one
+        at a time, and given to `restore`, just before the step."""
+        return self._pending.missing(frontier)
+
+    def restore(self, record: Record) -> None:
+        """They are merged at once: there may be more of them than are held together."""
+        assert isinstance(record, Partials)
+        self._forget_what_was_closed()
+        self._add_news(record)
+
     # Acting.
 
     def reach(self, table: RoutingTable) -> int | None:
@@ -157,16 +179,14 @@ class Merger:
         return self.next_offset < self.progress.read_to
 
     def step(self, frontier: int) -> Iterator[MergerTurn]:
-        """The transactions of one step, each to be committed before the next is asked for."""
+        """The transactions of one step, each to be committed before the next is asked for. What was `missing` has been
+        restored."""
         self._forget_what_was_closed()
         watermark = max(self.progress.watermark, self.inbox.watermark_at(frontier))
-        fresh: dict[Key, None] = {}
-        changed: dict[Key, None] = {}
-        for _, partials in (p for p in self._pending if p[1].epoch <= frontier):
-            new, touched = self._merge(_shares(partials))
-            fresh.update(dict.fromkeys(new))
-            changed.update(dict.fromkeys(touched))
-        self._pending = [p for p in self._pending if p[1].epoch > frontier]
+        for partials in self._pending.take(frontier):
+            self._add_news(partials)
+        fresh, changed = list(self._fresh), list(self._changed)
+        self._fresh, self._changed = {}, {}
         self.inbox.advance(frontier)
         offset = self._earliest()
         senders = self.inbox.senders_from(offset)
@@ -174,9 +194,9 @@ class Merger:
         if self._timed:
             yield from self._once(self._closed(watermark), after)
         elif self._query.distinct:
-            yield from self._once(self._in_order(list(fresh)), after)
+            yield from self._once(self._in_order(fresh), after)
         else:
-            yield from self._again([] if self._hold else list(changed), after)
+            yield from self._again([] if self._hold else changed, after)
 
     def finish(self) -> Iterator[MergerTurn]:
         """The input has ended: write what is held back. Asked for once, when everything has been merged."""
@@ -251,7 +271,7 @@ class Merger:
         return MergerTurn(() if results is None else ((output, results),), progress)
 
     def _earliest(self) -> int:
-        return min((offset for offset, _ in self._pending), default=self.next_offset)
+        return self._pending.earliest(self.next_offset)
 
     def _one_group_of_nothing(self) -> None:
         """Without GROUP BY there is one row, also when nothing matched."""
