@@ -128,7 +128,8 @@ def statement(query: Query) -> str:
     if query.aggregating:
         keys = [grouped(key) for key in query.group_by]
         groups = [*keys, *([] if query.tumble_us is None else [f"floor({newest} / {query.tumble_us})"])]
-        items = [aggregate(item, keys) for item in query.items]
+        starts = [] if query.tumble_us is None else [f"make_timestamp({groups[-1]}::BIGINT * {query.tumble_us})"]
+        items = [aggregate(item, [*keys, *starts]) for item in query.items]
         tail = f"GROUP BY {', '.join(groups)}" if groups else "HAVING count(*) > 0"
         return f"SELECT {', '.join(items)} {source} {tail}"
     items = [grouped(item.value) for item in query.items]

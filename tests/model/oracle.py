@@ -156,6 +156,9 @@ def aggregated(query: Query, found: Iterable[Match]) -> Iterator[tuple[Value, ..
 
 def result(query: Query, item: Item, members: Sequence[Match]) -> Value:
     value = item.value
+    if isinstance(value, GroupKey) and value.position == len(query.group_by):
+        assert query.tumble_us is not None
+        return members[0].time // query.tumble_us * query.tumble_us
     if isinstance(value, GroupKey):
         return value_of(query.group_by[value.position], members[0].row)
     assert isinstance(value, Aggregate)

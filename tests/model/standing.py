@@ -148,7 +148,10 @@ def _start(time: int, size: int) -> int:
 def _group_row(query: Query, members: Sequence[Result]) -> tuple[Scalar, ...]:
     row: list[Scalar] = []
     for item in query.items:
-        if isinstance(item.value, GroupKey):
+        if isinstance(item.value, GroupKey) and item.value.position == len(query.group_by):
+            assert query.tumble_us is not None
+            row.append(_start(members[0].time, query.tumble_us))
+        elif isinstance(item.value, GroupKey):
             row.append(members[0].value(query.group_by[item.value.position]))
         else:
             assert isinstance(item.value, Aggregate)

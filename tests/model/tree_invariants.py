@@ -59,7 +59,8 @@ def check_query(checked: Checked, fields: FieldTypes) -> None:
 
 def check_item(value: Expression | Aggregate | GroupKey, checked: Checked, fields: FieldTypes) -> None:
     if isinstance(value, GroupKey):
-        assert checked.aggregating and checked.group_by[value.position].type == value.type
+        types = [key.type for key in checked.group_by] + [TIMESTAMP] * (checked.tumble_us is not None)
+        assert checked.aggregating and types[value.position] == value.type
     elif isinstance(value, Aggregate):
         check_aggregate(value, fields)
     else:

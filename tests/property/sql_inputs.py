@@ -117,10 +117,12 @@ class Grammar:
     def query(self) -> str:
         count = self.random.choice((2, 2, 2, 3, 5))
         self.aliases = [(f"r{n}", self.random.randrange(2)) for n in range(count)]
-        aggregating = self.random.random() < 0.25
+        aggregating, tumble = self.random.random() < 0.25, ""
         keys = [self.value(self.pick("number", "string", "time"), 1) for _ in range(self.random.randrange(3))]
         if aggregating:
             items = [f"{key} AS k{n}" for n, key in enumerate(keys)] + [f"{self.aggregate()} AS g"]
+            tumble = self.pick("", "TUMBLE(1 MINUTE)")
+            items += [f"{tumble} AS start"] if tumble and self.random.random() < 0.5 else []
         else:
             kinds = [self.pick(*COLUMNS) for _ in range(self.random.randrange(1, 4))]
             items = [f"{self.value(kind, 3)} AS v{n}" for n, kind in enumerate(kinds)]
@@ -129,7 +131,6 @@ class Grammar:
         if self.random.random() < 0.5:
             text += f" WHERE {self.value('boolean', 4)}"
         within = self.pick("", " WITHIN 10 MINUTES", " within 1.5 hours")
-        tumble = self.pick("", "TUMBLE(1 MINUTE)") if aggregating else ""
         group = ", ".join([*keys, tumble] if tumble else keys) if aggregating else ""
         grouped = f" GROUP BY {group}" if group else ""
         return text + (within + grouped if self.random.random() < 0.5 else grouped + within)

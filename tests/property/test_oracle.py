@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from biclique.query.model import GroupKey, Item
+from biclique.query.types import TIMESTAMP
 from tests.model import duckdb_oracle, oracle
 from tests.model.generate import Shape, random_data, random_query, tuples_of
 
@@ -22,6 +25,17 @@ def test_the_nested_loop_and_duckdb_agree(name: str, seed: int) -> None:
     rng = random.Random(f"{name} {seed}")
     query = random_query(rng, SHAPES[name])
     relations = tuples_of(query, random_data(rng, query, {2: 20, 3: 9, 4: 6}[len(query.relations)]))
+    ours, theirs = oracle.expected(query, relations), duckdb_oracle.expected(query, relations)
+    assert not oracle.differences(ours, theirs), f"{query}\n{duckdb_oracle.statement(query)}\n{relations}"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_they_agree_on_where_a_span_starts(seed: int) -> None:
+    rng = random.Random(f"span {seed}")
+    query = random_query(rng, Shape(relations=(2, 3), aggregating=True, tumbling=True, exotic=False))
+    start = Item("start", GroupKey(len(query.group_by), TIMESTAMP), TIMESTAMP)
+    query = replace(query, items=(*query.items, start))
+    relations = tuples_of(query, random_data(rng, query, 9))
     ours, theirs = oracle.expected(query, relations), duckdb_oracle.expected(query, relations)
     assert not oracle.differences(ours, theirs), f"{query}\n{duckdb_oracle.statement(query)}\n{relations}"
 

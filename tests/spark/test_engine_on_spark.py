@@ -218,8 +218,8 @@ def test_a_bad_record_may_fail_the_run_which_then_goes_on(spark: Shared, tmp_pat
 # --- following -------------------------------------------------------------------------------------------------------
 
 FOLLOWED = {
-    "tumble": "SELECT a.k, COUNT(*) AS n, SUM(b.m) AS total FROM a JOIN b ON a.k = b.k WITHIN 5 SECONDS"
-    " GROUP BY a.k, TUMBLE(10 SECONDS)",
+    "tumble": "SELECT a.k, TUMBLE(10 SECONDS) AS start, COUNT(*) AS n, SUM(b.m) AS total"
+    " FROM a JOIN b ON a.k = b.k WITHIN 5 SECONDS GROUP BY a.k, TUMBLE(10 SECONDS)",
     "distinct": "SELECT DISTINCT a.k, b.d FROM a JOIN b ON a.k = b.k",
 }
 

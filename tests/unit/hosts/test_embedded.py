@@ -28,7 +28,10 @@ QUERIES = {
     ),
     "distinct": "SELECT DISTINCT a.k, b.d FROM a JOIN b ON a.k = b.k",
     "groups": "SELECT a.k, COUNT(*) AS n, SUM(b.m) AS total, MAX(b.at) AS last FROM a JOIN b ON a.k = b.k GROUP BY a.k",
-    "tumble": "SELECT a.k, COUNT(*) AS n FROM a JOIN b ON a.k = b.k WITHIN 5 SECONDS GROUP BY a.k, TUMBLE(10 SECONDS)",
+    "tumble": (
+        "SELECT TUMBLE(10 SECONDS) AS start, a.k, COUNT(*) AS n FROM a JOIN b ON a.k = b.k WITHIN 5 SECONDS"
+        " GROUP BY a.k, TUMBLE(10 SECONDS)"
+    ),
 }
 
 

@@ -19,7 +19,8 @@ QUERIES = {
     "groups": "SELECT a.k, b.d, COUNT(*) AS n, SUM(b.m) AS total, COUNT(DISTINCT a.s) AS texts"
     " FROM a JOIN b ON a.k = b.k GROUP BY a.k, b.d",
     "distinct": "SELECT DISTINCT a.k, b.d FROM a JOIN b ON a.k = b.k",
-    "tumble": "SELECT a.k, COUNT(*) AS n FROM a JOIN b ON a.k = b.k WITHIN 5 SECONDS GROUP BY a.k, TUMBLE(10 SECONDS)",
+    "tumble": "SELECT COUNT(*) AS n, a.k, TUMBLE(10 SECONDS) FROM a JOIN b ON a.k = b.k WITHIN 5 SECONDS"
+    " GROUP BY a.k, TUMBLE(10 SECONDS)",
 }
 
 

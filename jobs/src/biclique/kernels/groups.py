@@ -199,7 +199,8 @@ def column_of(type_: Type, values: list[Any]) -> Vector:
 
 
 class Rule:
-    """How the state of an item is held, grows and ends. A group key has no state: its value is in the key."""
+    """How the state of an item is held, grows and ends. A group key, as the start of a TUMBLE's span, has no state: its
+    value is in the key."""
 
     nothing: tuple[Any, ...] = ()  # the state of no match
 

@@ -205,29 +205,58 @@ def _length(text: SqlText, tokens: list[Token], position: int, word: str, exampl
 
 
 def _take_tumble(text: SqlText, tokens: list[Token]) -> int | None:
+    """Of GROUP BY it goes altogether. In the select list its length goes, once it is found to be that of GROUP BY:
+    TUMBLE() is left for the checker to find at its place."""
     depths = _depths(tokens)
     group = next((i for i, t in enumerate(tokens) if t.token_type is _T.GROUP_BY and depths[i] == 0), len(tokens))
+    start = next((i for i, t in enumerate(tokens) if t.token_type is _T.FROM and depths[i] == 0), group)
     found = [
         i for i in range(len(tokens) - 1) if _is_word(tokens[i], "TUMBLE") and tokens[i + 1].token_type is _T.L_PAREN
     ]
     if not found:
         return None
-    position = found[-1]
-    inside = position > group and depths[position] == 0 and tokens[position - 1].token_type in {_T.GROUP_BY, _T.COMMA}
-    if len(found) > 1 or not inside:
-        misplaced = found[0]
+    selected, others = [i for i in found if i < start], [i for i in found if i > start]
+    for position in others:
+        begins = tokens[position - 1].token_type in {_T.GROUP_BY, _T.COMMA}
+        if len(others) > 1 or position < group or depths[position] != 0 or not begins:
+            remedy = "write GROUP BY ..., TUMBLE(1 MINUTE)"
+            raise text.error_at(
+                tokens[position].start, "outside the select list TUMBLE stands once, in GROUP BY", remedy
+            )
+    lengths = {position: _tumble_length(text, tokens, position) for position in found}
+    if not others:
+        first = selected[0]
+        written = _written(tokens, first, lengths[first][1])
         raise text.error_at(
-            tokens[misplaced].start, "TUMBLE stands once, in GROUP BY", "write GROUP BY ..., TUMBLE(1 MINUTE)"
+            tokens[first].start,
+            f"GROUP BY has no {written}",
+            f"write GROUP BY ..., {written} to group by spans of time",
         )
-    length, end = _length(text, tokens, position + 2, "TUMBLE", "TUMBLE(1 MINUTE)")
-    if end >= len(tokens) or tokens[end].token_type is not _T.R_PAREN:
-        raise text.error_at(tokens[position].start, "TUMBLE takes one length", "write TUMBLE(1 MINUTE)")
-    if length == 0:
-        raise text.error_at(tokens[position].start, "TUMBLE takes a length above zero", "write TUMBLE(1 MINUTE)")
-    end += 1
+    (position,) = others
+    length, end = lengths[position]
+    for other in selected:
+        if lengths[other][0] != length:
+            problem = f"{_written(tokens, other, lengths[other][1])} is not the span that GROUP BY has"
+            raise text.error_at(tokens[other].start, problem, f"write {_written(tokens, position, end)} here too")
     if end < len(tokens) and tokens[end].token_type is _T.COMMA:
         end += 1
     else:
         position -= 1  # the comma before it, or GROUP BY itself when nothing else is grouped by
     del tokens[position:end]
+    for other in reversed(selected):
+        del tokens[other + 2 : lengths[other][1] - 1]
     return length
+
+
+def _tumble_length(text: SqlText, tokens: list[Token], position: int) -> tuple[int, int]:
+    """The length of the TUMBLE at `position`, and the position behind its parenthesis."""
+    length, end = _length(text, tokens, position + 2, "TUMBLE", "TUMBLE(1 MINUTE)")
+    if end >= len(tokens) or tokens[end].token_type is not _T.R_PAREN:
+        raise text.error_at(tokens[position].start, "TUMBLE takes one length", "write TUMBLE(1 MINUTE)")
+    if length == 0:
+        raise text.error_at(tokens[position].start, "TUMBLE takes a length above zero", "write TUMBLE(1 MINUTE)")
+    return length, end + 1
+
+
+def _written(tokens: list[Token], position: int, end: int) -> str:
+    return short(f"TUMBLE({' '.join(token.text for token in tokens[position + 2 : end - 1])})")

@@ -294,7 +294,10 @@ class ExpressionChecker:
         if name in FORBIDDEN:
             raise self._text.error(node, f"{short(name)} is forbidden: {FORBIDDEN[name]}", "use a column")
         if name == "TUMBLE":
-            raise self._text.error(node, "TUMBLE stands once, in GROUP BY", "write GROUP BY ..., TUMBLE(1 MINUTE)")
+            problem = f"TUMBLE stands in {self._where}"
+            raise self._text.error(
+                node, problem, "it is a select item or a part of GROUP BY of its own: TUMBLE(1 MINUTE)"
+            )
         function = FUNCTIONS.get(SYNONYMS.get(name, name))
         if function is None:
             raise self._text.error(node, f"there is no function {short(name)}", nearest(name, FUNCTIONS, "functions"))

@@ -100,7 +100,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """A select item that is the n-th GROUP BY expression."""
+    """A select item that is the n-th GROUP BY expression; with n = len(group_by) the start of the TUMBLE's span."""
 
     position: int
     type: Type

@@ -22,6 +22,7 @@ from biclique.query.model import Field, GroupKey, Item
 from biclique.query.schema import is_plain_name
 from biclique.query.scope import Scope, ScopeRelation, nearest, same_name
 from biclique.query.text import SqlText
+from biclique.query.types import TIMESTAMP
 
 RELATIONS_MIN, RELATIONS_MAX = 2, 5
 ITEMS_MAX = 1000
@@ -209,7 +210,10 @@ class _Select:
                 raise self._text.error(node, "grouping sets are not supported", "run one query for each")
             if isinstance(node, exp.Literal):
                 raise self._text.error(node, "GROUP BY goes by a literal", "name a column or an expression")
-            key = checker.value(self._by_alias(node))
+            meant = self._by_alias(node)
+            if _is_tumble(_unaliased(meant)):
+                continue  # by its alias, beside the TUMBLE of GROUP BY itself
+            key = checker.value(meant)
             output_type(self._text, node, key.type)
             if key not in keys:
                 keys.append(key)
@@ -250,6 +254,10 @@ class _Select:
             yield from self._star(node, inner, group_by)
             return
         checker = ExpressionChecker(self._text, self._scope, "an expression of the select list")
+        if _is_tumble(inner) and group_by is not None and self._statement.tumble_us is not None:
+            key = GroupKey(len(group_by), TIMESTAMP)  # of the length of GROUP BY's: query/dialect.py
+            yield Item(_name(node, inner, position, str), key, key.type), node
+            return
         if is_aggregate(inner):
             aggregate = aggregate_of(self._text, checker, inner)
             yield Item(_name(node, inner, position, str), aggregate, aggregate.type), node
@@ -326,6 +334,13 @@ def _unaliased(node: exp.Expr) -> exp.Expr:
     while isinstance(inner, exp.Paren):
         inner = inner.this
     return inner if isinstance(inner, exp.Expr) else node
+
+
+def _is_tumble(node: exp.Expr) -> bool:
+    """What query/dialect.py leaves of a TUMBLE in the select list."""
+    if not isinstance(node, exp.Anonymous) or isinstance(node.this, exp.Expr):  # a quoted name is no word of ours
+        return False
+    return function_name(node) == "TUMBLE" and not node.expressions
 
 
 def _is_star(node: exp.Expr) -> bool:
