@@ -321,6 +321,7 @@ def test_bad_records_are_dead_with_bytes_place_and_reason(tmp_path: Path) -> Non
     outcome = run.run()
     assert outcome.summary is not None
     assert (outcome.summary.sources[0].read, outcome.summary.sources[0].dead) == (66, 6)
+    assert outcome.summary.first_dead == "a/000.csv, row 3, column k: 'many' is no INT"
     assert run.found() == run.expected()
     dead = {record["row"]: record for record in lines(run.out / "_dead")}
     assert list(dead) == [3, 4, 5, 6, 7, 8]

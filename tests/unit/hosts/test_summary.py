@@ -22,6 +22,8 @@ SUMMARY = Summary(
     state_rows=7,
     state_bytes=700,
     watermark=None,
+    dead_in="out/_dead",
+    first_dead="orders/000.csv, row 3, column k: 'many' is no INT",
 )
 
 
@@ -31,6 +33,7 @@ def test_the_text_is_as_written() -> None:
         "orders  1,000,000  999,000       600   300    90       10\n"
         "offers         20       20         0     0     0        0\n"
         "1,234,567 rows written\n"
+        "dead: 90, in out/_dead, first: orders/000.csv, row 3, column k: 'many' is no INT\n"
         "2.50 s from the start of reading to the last file, 400,008 rows a second (start: 3.1 s)"
     )
 
@@ -45,6 +48,11 @@ def test_a_run_that_read_nothing_has_no_rate() -> None:
     assert as_text(replace(SUMMARY, rows_this_run=0, seconds=0.0)).splitlines()[-1] == (
         "0.00 s from the start of reading to the last file (start: 3.1 s)"
     )
+
+
+def test_where_no_row_is_dead_none_is_told_of() -> None:
+    alive = tuple(replace(source, read=source.read - source.dead, dead=0) for source in SUMMARY.sources)
+    assert "dead:" not in as_text(replace(SUMMARY, sources=alive))
 
 
 def test_the_text_has_no_control_sequence() -> None:
@@ -62,11 +70,12 @@ def test_json_has_every_number_and_the_rate() -> None:
         "dead": 90,
         "dropped": 10,
     }
-    assert {key: body[key] for key in ("rows_out", "failed_expressions", "watermark", "state_rows")} == {
+    assert {key: body[key] for key in ("rows_out", "failed_expressions", "watermark", "state_rows", "first_dead")} == {
         "rows_out": 1_234_567,
         "failed_expressions": 0,
         "watermark": None,
         "state_rows": 7,
+        "first_dead": "orders/000.csv, row 3, column k: 'many' is no INT",
     }
     assert body["rows_per_second"] == pytest.approx(400_008)
     assert replace(SUMMARY, seconds=0.0).rows_per_second == 0.0

@@ -24,7 +24,7 @@ from biclique.core.stamps import ROW_BITS
 from biclique.hosts.folders import SPARK_LOG, made, refuse_foreign, refuse_unusable
 from biclique.hosts.frames import BlockFrame
 from biclique.hosts.local_tiers import PARTITION, DamagedCheckpoint, EngineClock, LocalTiers, Resumed, owners_of_state
-from biclique.hosts.outputs import FOLDERS, Outputs
+from biclique.hosts.outputs import DEAD, FOLDERS, Outputs, first_dead
 from biclique.hosts.reading import Hub, SourceReader, Tasks, close_all, refuse_other_input, slots_for
 from biclique.hosts.spark import Spark
 from biclique.hosts.summary import Facts, Summary, fates_of
@@ -351,6 +351,8 @@ class Engine:
             state_rows=sum(rows for rows, _ in facts.state),
             state_bytes=sum(size for _, size in facts.state),
             watermark=None if facts.watermark == TIME_NEVER else facts.watermark,
+            dead_in=str(self.root / DEAD),
+            first_dead=first_dead(self.root),
         )
         return Outcome(ending, summary, self.checkpoint)
 

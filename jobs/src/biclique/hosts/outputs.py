@@ -7,6 +7,7 @@ is true (ports/file_sink.py).
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 from base64 import b64encode
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from biclique.core.rows import Vector
 from biclique.core.stamps import ROW_BITS
-from biclique.ports.file_sink import FileSink
+from biclique.ports.file_sink import FileSink, written_parts
 from biclique.ports.tables import file_column, result_table
 from biclique.query.model import Files, Format, Query
 from biclique.query.types import TIMESTAMP
@@ -152,6 +153,16 @@ class Outputs:
                     self.bytes_waiting -= item[1].nbytes
                     self._written.notify()
                 self._queue.task_done()
+
+
+def first_dead(root: Path) -> str:
+    """Place and reason of the first record of all runs that was set aside; empty: there is none, or no longer."""
+    for path in written_parts(root, [DEAD]):
+        with path.open(encoding="utf-8") as file:
+            record = json.loads(file.readline())
+        sentence = f"{record['place']}: {record['reason']}"
+        return "".join(character if character.isprintable() else "?" for character in sentence)
+    return ""
 
 
 def _constant(text: str, count: int) -> pa.Array:

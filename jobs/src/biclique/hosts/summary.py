@@ -43,7 +43,8 @@ class SourceFates:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Counts are of all runs since the beginning, times of this one: `seconds` from the start of reading to the last
-    file committed, `start_seconds` before it (Java, and `warm_up_seconds` of Python beside it)."""
+    file committed, `start_seconds` before it (Java, and `warm_up_seconds` of Python beside it). `first_dead`: place and
+    reason of the first of the records that are set aside in the folder `dead_in`."""
 
     sources: tuple[SourceFates, ...]
     rows_out: int
@@ -55,6 +56,12 @@ class Summary:
     state_rows: int
     state_bytes: int
     watermark: int | None
+    dead_in: str = ""
+    first_dead: str = ""
+
+    @property
+    def dead(self) -> int:
+        return sum(source.dead for source in self.sources)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "rows_per_second": self.rows_per_second}
@@ -104,6 +111,9 @@ def as_text(summary: Summary) -> str:
     lines.append(f"{summary.rows_out:,} rows written")
     if summary.failed_expressions:
         lines.append(f"{summary.failed_expressions:,} expressions failed (division by zero, overflow)")
+    if summary.dead:
+        first = f", first: {summary.first_dead}" if summary.first_dead else ""
+        lines.append(f"dead: {summary.dead:,}, in {summary.dead_in}{first}")
     rate = f", {summary.rows_per_second:,.0f} rows a second" if summary.rows_this_run else ""
     seconds = f"{summary.seconds:.2f} s from the start of reading to the last file"
     lines.append(f"{seconds}{rate} (start: {summary.start_seconds:.1f} s)")
