@@ -80,6 +80,37 @@ def test_changed_groups_come_once_in_the_order_of_their_shares() -> None:
     assert groups.bytes > before
 
 
+def test_bytes_come_and_go_with_texts_and_values() -> None:
+    """What is counted as it comes and goes is what the same groups count when they are made at once."""
+    items = [
+        Item("k", GroupKey(0, STRING), STRING),
+        item(AggregateFunction.COUNT_DISTINCT, STRING, BIGINT),
+        item(AggregateFunction.MAX, STRING, STRING),
+        item(AggregateFunction.MIN, STRING, STRING),
+    ]
+    rng = np.random.default_rng(5)
+    texts = [None, "", "é" * 50, "ab", "x" * 1000, "b" * 300, "a" * 7]
+    groups = Groups(items, [STRING])
+    for _ in range(60):
+        keys, values = ([texts[i] for i in rng.integers(0, len(texts), 3)] for _ in range(2))
+        groups.merge(shares(items, keys, values, STRING))
+        if rng.random() < 0.4:
+            groups.drop(groups.keys[: int(rng.integers(0, 3))])
+        again = Groups(items, [STRING])
+        for part in groups.snapshots(100, 1 << 20):
+            again.merge(part)
+        assert again.bytes == groups.bytes
+        assert groups.bytes >= sum(len((text or "").encode()) for key in groups.keys for text in held(groups, key))
+    groups.drop(groups.keys)
+    assert groups.bytes == 0
+
+
+def held(groups: Groups, key: tuple) -> list:
+    """The texts that the group of the key holds: its distinct ones, its greatest and its least."""
+    _, distinct, greatest, least = groups._groups[key]
+    return [*key, *distinct[0], greatest[0], least[0]]
+
+
 def test_a_snapshot_does_not_depend_on_the_order_of_arrival() -> None:
     items = [item(AggregateFunction.COUNT_DISTINCT, STRING, BIGINT)]
     first, second = Groups(items, [STRING]), Groups(items, [STRING])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -435,6 +437,37 @@ def test_long_texts_are_cut_by_their_bytes_before_a_column_is_made(sql: str, mon
         bench.finish()
     assert sorted(cut.written) == sorted(whole.written) and cut.written
     assert 0 < made[0] <= most
+
+
+@pytest.mark.parametrize("sql", [*LONG, COUNTS])
+@pytest.mark.parametrize("length", [1, 10_000])
+def test_what_it_holds_is_what_it_says_it_holds(sql: str, length: int) -> None:
+    """From above, texts and all, and not by much; the same after a restart; nothing when all is closed."""
+    bench, count = Bench(sql), 2_000_000 // (length + 1000)
+    names = [f"{n:06d}" + "x" * length for n in range(count)]
+    times = [n % 7 * MS for n in range(count)]
+    if sql is COUNTS:
+        bench.share(1, range(count), times)
+    else:
+        bench.share_texts(1, names, times)
+    bench.signal_all(1, 3 * MS)
+    assert bench.merger.size_bytes == 0
+    tracemalloc.start()
+    bench.run()
+    bench.written.clear()
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < bench.merger.size_bytes < 4 * held
+    if length > 1 and sql is not COUNTS:
+        assert bench.merger.size_bytes < 1.5 * held
+    said = bench.merger.size_bytes
+    bench.restart(True)
+    bench.read()
+    assert bench.merger.size_bytes == said
+    bench.signal_all(2, 1000 * MS)
+    bench.run()
+    assert (bench.merger.size_bytes == 0) == (bench.merger._timed)
 
 
 def test_the_distinct_values_of_one_group_are_in_several_blobs() -> None:

@@ -208,7 +208,7 @@ class LocalTiers:
         sizes: dict[str, tuple[int, int]] = {}
         for number in range(self.plan.mergers):
             merger = self.watches[merger_producer(number)].merger
-            sizes[str(merger_producer(number))] = (len(merger.groups), merger.groups.bytes) if merger else (0, 0)
+            sizes[str(merger_producer(number))] = (len(merger.groups), merger.size_bytes) if merger else (0, 0)
         for unit in self._units:
             joiner = self.watches[joiner_producer(unit)].joiner
             states = joiner.states.values() if joiner else ()

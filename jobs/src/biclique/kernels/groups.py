@@ -26,6 +26,7 @@ GROUP_BYTES = 300  # a key, its dictionary entry and its list of states
 STATE_BYTES = 120
 CELL_BYTES = 9  # of a column: a number or where a text begins, and whether it is null
 VALUE_BYTES = 80  # a distinct value in a set
+TEXT_BYTES = 56  # a text's object, without its characters
 
 Accumulator = list[Any]
 _Row = tuple[Key, list[tuple[Any, ...]]]  # of a snapshot: its group, and a share of each item
@@ -48,7 +49,8 @@ class Groups:
         self._rules = tuple(_rule(item) for item in items)
         self._groups: dict[Key, list[Accumulator]] = {}
         self._newest: dict[Key, int] = {}
-        self._values = 0  # distinct values held, over all groups
+        self._textual_keys = any(type_.kind is Kind.STRING for type_ in self._key_types)
+        self._varying = 0  # bytes of texts and of distinct values, over all groups
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -62,8 +64,8 @@ class Groups:
 
     @property
     def bytes(self) -> int:
-        """An estimate from above for numbers and short strings."""
-        return len(self._groups) * (GROUP_BYTES + STATE_BYTES * len(self._rules)) + self._values * VALUE_BYTES
+        """An estimate from above."""
+        return len(self._groups) * (GROUP_BYTES + STATE_BYTES * len(self._rules)) + self._varying
 
     def newest(self, key: Key) -> int:
         """The greatest time of a result in the group."""
@@ -81,9 +83,10 @@ class Groups:
             if group is None:
                 group = self._groups[key] = [rule.empty() for rule in self._rules]
                 self._newest[key] = newest
+                self._varying += text_bytes(key) if self._textual_keys else 0
             self._newest[key] = max(self._newest[key], newest)
             for rule, held, columns in zip(self._rules, group, states, strict=True):
-                self._values += rule.add(held, [column[row] for column in columns])
+                self._varying += rule.add(held, [column[row] for column in columns])
         return list(changed)
 
     def rows(self, keys: Iterable[Key]) -> tuple[Vector, ...]:
@@ -112,7 +115,8 @@ class Groups:
     def drop(self, keys: Iterable[Key]) -> None:
         """Forget groups that are closed: a tumbling window that was written."""
         for key in keys:
-            self._values -= sum(rule.values(held) for rule, held in zip(self._rules, self._groups[key], strict=True))
+            self._varying -= text_bytes(key) if self._textual_keys else 0
+            self._varying -= sum(rule.bytes(held) for rule, held in zip(self._rules, self._groups[key], strict=True))
             del self._groups[key], self._newest[key]
 
     def row_bytes(self, key: Key) -> int:
@@ -179,6 +183,11 @@ class Groups:
         return Shares(self.key_columns(key for key, _ in rows), tuple(states), newest)
 
 
+def text_bytes(values: Iterable[Any]) -> int:
+    """Of the texts among them as Python objects, from above."""
+    return sum(TEXT_BYTES + (len(v) if v.isascii() else 4 * len(v)) for v in values if isinstance(v, str))
+
+
 def _bytes(values: tuple[Any, ...]) -> int:
     """As columns hold them, from above and without encoding a text."""
     texts = (len(v) if v.isascii() else 4 * len(v) for v in values if isinstance(v, str))
@@ -213,7 +222,7 @@ class Rule:
         return []
 
     def add(self, held: Accumulator, share: list[Any]) -> int:
-        """Returns by how many distinct values the state grew."""
+        """Returns by how many bytes the state grew, beyond what any state has."""
         return 0
 
     def result(self, held: Accumulator, key: Key) -> Any:
@@ -223,7 +232,8 @@ class Rule:
     def shares(self, held: Accumulator) -> list[tuple[Any, ...]]:
         return []
 
-    def values(self, held: Accumulator) -> int:
+    def bytes(self, held: Accumulator) -> int:
+        """All that `add` has returned."""
         return 0
 
 
@@ -328,15 +338,19 @@ class Extreme(Rule):
         later = held[0] is None or (
             _above(value, held[0]) if aggregate.function is AggregateFunction.MAX else _above(held[0], value)
         )
-        if later:
-            held[0] = value
-        return 0
+        if not later:
+            return 0
+        before, held[0] = self.bytes(held), value
+        return self.bytes(held) - before
 
     def result(self, held: Accumulator, key: Key) -> Any:
         return held[0]
 
     def shares(self, held: Accumulator) -> list[tuple[Any, ...]]:
         return [(held[0],)]
+
+    def bytes(self, held: Accumulator) -> int:
+        return text_bytes(held) if self.textual else 0
 
 
 def _above(value: Any, other: Any) -> bool:
@@ -352,10 +366,11 @@ class Distinct(Rule):
         return [set()]
 
     def add(self, held: Accumulator, share: list[Any]) -> int:
-        before = len(held[0])
-        if share[0] is not None:
-            held[0].add(share[0])
-        return len(held[0]) - before
+        value = share[0]
+        if value is None or value in held[0]:
+            return 0
+        held[0].add(value)
+        return VALUE_BYTES + text_bytes((value,))
 
     def result(self, held: Accumulator, key: Key) -> Any:
         return len(held[0])
@@ -364,8 +379,8 @@ class Distinct(Rule):
         # In an order that does not depend on the process, so that equal groups have equal checkpoints.
         return [(value,) for value in sorted(held[0], key=lambda value: (value is NAN, 0 if value is NAN else value))]
 
-    def values(self, held: Accumulator) -> int:
-        return len(held[0])
+    def bytes(self, held: Accumulator) -> int:
+        return VALUE_BYTES * len(held[0]) + text_bytes(held[0])
 
 
 def _rule(item: Item) -> Rule:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from biclique.core.rows import Vector
 from biclique.kernels.grouping import Key, key_rows
-from biclique.kernels.groups import Groups, column_of
+from biclique.kernels.groups import Groups, column_of, text_bytes
 from biclique.kernels.hashing import value_ids
 from biclique.kernels.partials import Shares
 from biclique.plan.model import Plan
@@ -44,6 +44,8 @@ from biclique.tiers.shares_codec import decode_shares, encode_shares
 from biclique.tiers.waiting import SHARES_MAX, Waiting
 
 GROUPS, WRITTEN = 0, 1  # what a blob of a merger's manifest holds, as BlobRef.side
+
+WRITTEN_BYTES = 400  # a row that was written: its values, without the characters of texts, and its place
 
 
 def merger_producer(number: int) -> Producer:
@@ -109,6 +111,7 @@ class Merger:
         self._open = OpenGroups()  # where a time closes them
         # DISTINCT with a window: when each row was written last, in the order of these times.
         self._written: OrderedDict[Key, int] = OrderedDict()
+        self._written_texts = 0  # their bytes
 
     # Reading.
 
@@ -119,7 +122,12 @@ class Merger:
             return
         shares = decode_shares(data, (), self._types[:-1])
         for key, time in zip(key_rows(shares.keys, len(shares)), shares.newest.tolist(), strict=True):
-            self._written[key] = time
+            self._write_down(key, time)
+
+    @property
+    def size_bytes(self) -> int:
+        """What it holds, about: all but the shares that wait."""
+        return self.groups.bytes + self._open.bytes + len(self._written) * WRITTEN_BYTES + self._written_texts
 
     def read_to(self, next_offset: int) -> None:
         self.next_offset = next_offset
@@ -136,12 +144,14 @@ class Merger:
 
     def _merge(self, shares: Shares) -> tuple[list[Key], list[Key]]:
         """The groups that are new with these shares, where that matters, and those that they change."""
-        fresh: list[Key] = []
+        unknown: set[Key] = set()
         if self._timed or self._query.distinct:
-            fresh = [key for key in dict.fromkeys(key_rows(shares.keys, len(shares))) if key not in self.groups]
+            unknown = {key for key in key_rows(shares.keys, len(shares)) if key not in self.groups}
+        changed = self.groups.merge(shares)
+        fresh = [key for key in changed if key in unknown]  # the groups' own keys, so that a text is held once
         if self._timed:
             self._open.add(fresh)
-        return fresh, self.groups.merge(shares)
+        return fresh, changed
 
     def _add_news(self, partials: Partials) -> None:
         """Of the step that comes next."""
@@ -310,7 +320,8 @@ class Merger:
         if watermark is not None:
             bound = watermark - self._window_us
             while self._written and next(iter(self._written.values())) <= bound:
-                self._written.popitem(last=False)
+                row, _ = self._written.popitem(last=False)
+                self._written_texts -= text_bytes(row)
         chosen = [i for i, is_news in enumerate(news) if is_news]
         return _Due([due.keys[i] for i in chosen], [due.places[i] for i in chosen])
 
@@ -326,9 +337,14 @@ class Merger:
         assert self._window_us is not None
         if last is not None and time - last < self._window_us:
             return False
+        self._write_down(row, time)
+        return True
+
+    def _write_down(self, row: Key, time: int) -> None:
+        if row not in self._written:
+            self._written_texts += text_bytes(row)
         self._written[row] = time
         self._written.move_to_end(row)
-        return True
 
     # Restart and checkpoints.
 
