@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,20 @@ def test_what_the_planner_refuses_is_refused_by_all(command: str, tmp_path: Path
 @pytest.mark.parametrize("command", ["validate", "explain", "run"])
 def test_a_manifest_that_is_not_there(command: str, tmp_path: Path) -> None:
     assert "there is no such file" in refused(command, tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("command", ["validate", "explain", "run"])
+def test_a_manifest_that_is_no_file(command: str, tmp_path: Path) -> None:
+    assert "this is a folder; name the manifest in it" in refused(command, tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    assert "this is no regular file; put the manifest into one" in refused(command, tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "0", "1e999"])
+def test_a_barrier_is_a_number_of_seconds(seconds: str, tmp_path: Path) -> None:
+    found = CliRunner().invoke(cli, ["run", str(tmp_path / "none.yaml"), "--barrier", seconds])
+    assert found.exit_code == 2
+    assert "Invalid value for '--barrier'" in found.stderr
 
 
 def test_a_full_disk_is_said_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

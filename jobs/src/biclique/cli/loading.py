@@ -22,6 +22,9 @@ def keys_without_use(manifest: Path) -> tuple[str, ...]:
 
 
 def text_of(manifest: Path) -> str:
+    if manifest.exists() and not (manifest.is_file() or manifest.is_dir()):
+        # A pipe without a writer would be waited for, and what was read of one cannot be read again.
+        raise QueryError(str(manifest), "this is no regular file", "put the manifest into one, and name that")
     try:
         return manifest.read_text(encoding="utf-8")
     except FileNotFoundError:

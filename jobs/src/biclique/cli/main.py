@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -36,6 +37,13 @@ def cli() -> None:
     """Joins of unbounded streams on any predicate, exactly once."""
 
 
+def _finite(context: click.Context, option: click.Parameter, value: float) -> float:
+    """What click's range lets pass: nothing compares with nan, and inf is above all."""
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no number of seconds; write one such as 10.", context, option)
+    return value
+
+
 @cli.command()
 @MANIFEST
 @click.option("--follow", is_flag=True, help="Keep watching the folders for new files.")
@@ -43,7 +51,12 @@ def cli() -> None:
 @click.option("--restart", is_flag=True, help="Remove what earlier runs of this query wrote, and begin anew.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 @click.option(
-    "--barrier", type=click.FloatRange(min=0.05), default=10.0, show_default=True, help="Seconds between checkpoints."
+    "--barrier",
+    type=click.FloatRange(min=0.05),
+    default=10.0,
+    show_default=True,
+    callback=_finite,
+    help="Seconds between checkpoints.",
 )
 @STATISTICS
 def run(

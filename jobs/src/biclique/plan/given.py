@@ -75,10 +75,13 @@ def _parsed(query: Query, setting: str) -> tuple[tuple[int | None, ...], str, fl
             raise _error(setting, f"{name} is of one relation", f"write {query.relations[0].name}.{name}=...")
         what = "statistics of a relation" if dot else "statistics of the whole query"
         raise _error(setting, f"there is no statistic {short(name)}", nearest(name, known, what))
-    text = right.strip()
+    text, allowed = right.strip(), RANGES[name]
+    if text.startswith("-") and NUMBER.fullmatch(text[1:]) is not None:
+        problem = "it must be above zero" if allowed.least else "it must not be below zero"
+        raise _error(setting, problem, f"write {allowed.least:g} to {allowed.most:g}")
     if NUMBER.fullmatch(text) is None:
         raise _error(setting, f"{short(text)} is no number", "write one such as 5000, 0.25 or 1e-6")
-    value, allowed = float(text), RANGES[name]
+    value = float(text)
     if not allowed.least <= value <= allowed.most:
         raise _error(setting, f"{short(text)} is out of range", f"write {allowed.least:g} to {allowed.most:g}")
     return (_named(query, relation, setting) if dot else (None,)), name, value
