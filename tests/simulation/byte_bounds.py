@@ -6,7 +6,7 @@ They are drawn apart from all else, so that a world without them is what it woul
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from biclique.tiers.inbox import HELD_MAX
 from biclique.tiers.matching import BATCH_MAX
@@ -22,6 +22,9 @@ class ByteBounds:
     batch: int = BATCH_MAX.bytes
     blob: int = BLOB_ROWS.bytes_most
     written: WrittenMax = WRITTEN_MAX
+
+    def writing(self, groups: int | None) -> ByteBounds:
+        return self if groups is None else replace(self, written=WrittenMax(groups))
 
 
 def byte_bounds_of(seed: int) -> ByteBounds:

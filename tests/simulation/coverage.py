@@ -70,7 +70,14 @@ ABORTED, TRIMMED, TOGETHER, OVERFLOW = (
 OBSERVED = (
     *("a commit is committed", "a commit is fenced", "a commit is unknown"),
     *(observer.CURSOR, observer.MOVED_BY_MANIFEST, observer.MOVED_BY_LOG, observer.SEALED, observer.IDLE),
-    *(observer.REPLAY, observer.RESTORED, observer.FROM_NOTHING, observer.READ_AGAIN, observer.BLOB_GONE),
+    *(
+        observer.REPLAY,
+        observer.RESTORED,
+        observer.FROM_NOTHING,
+        observer.READ_AGAIN,
+        observer.BLOB_GONE,
+        observer.HALF,
+    ),
 )
 
 

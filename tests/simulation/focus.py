@@ -11,6 +11,7 @@ is decided by a random stream of its own, so that a new focus leaves the runs of
 | checkpoints | mergers and units restart from manifests while their senders are far apart                      |
 | idleness    | partitions fall silent while shuffler attempts change and blocks are lost on the way            |
 | sums        | sums grow beyond what their type can hold                                                       |
+| halves      | mergers crash in the midst of what a step writes, and read little at a time when they come back  |
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tests.simulation.operator import HABITS, Habits
 from tests.simulation.queries import TICK_US, K, X, Y, call, column, narrow_query, random_query
 
 SHARE = 0.3  # of the seeds
+HALVES_SHARE = 0.06  # of the other seeds
 HUGE = (10**16, 3 * 10**17, 3 * 10**18)  # twice the last fits into a BIGINT, and four times does not
 
 
@@ -45,6 +47,8 @@ class Focus:
     settings: Callable[[random.Random], Mapping[str, Any]] = lambda rng: {}
     habits: Habits = HABITS
     falls_asleep: float = 0.06  # or wakes up, when it could send
+    written_groups: int | None = None  # most of a merger's transaction, in place of what was drawn
+    short_reads: int = 0  # with which a restart begins
 
 
 def _equal(rng: random.Random) -> Query:
@@ -94,6 +98,15 @@ def _summed(rng: random.Random) -> Query:
     return _grouped(rng, Call(Op.MUL, (wide, Literal(rng.choice(HUGE), BIGINT)), BIGINT), (None, None, 10))
 
 
+def _written_once(rng: random.Random) -> Query:
+    if rng.random() < 0.2:
+        return _grouped(rng, column(1, K), (5, 10))
+    query = _plain(rng)
+    items = (*query.items, Item("y", column(0, Y), column(0, Y).type))
+    relations = tuple(replace(relation, window=Window()) for relation in query.relations)
+    return replace(query, relations=relations, items=items, distinct=True)
+
+
 def _filtered(rng: random.Random) -> Query:
     """A filter that fails now and then, by a division by zero: what it fails on is filtered, and counted as such."""
     query = narrow_query(rng)
@@ -118,6 +131,10 @@ def _cut_short(rng: random.Random) -> Mapping[str, Any]:
 
 def _sealing(rng: random.Random) -> Mapping[str, Any]:
     return {"seal_rate": rng.choice((0.3, 0.6)), "unit_records": rng.choice((3, 12, 64)), "scaling": 0}
+
+
+def _little_by_little(rng: random.Random) -> Mapping[str, Any]:
+    return {"unit_records": 64, "scaling": 0, "dead_rate": 0, "hold": False, "actions": 600}
 
 
 def _awake(rng: random.Random) -> Mapping[str, Any]:
@@ -160,9 +177,22 @@ FOCUSES = (
     ),
     Focus("sums", _summed),
 )
+HALVES = Focus(
+    "halves",
+    _written_once,
+    {"pause": 2, "late reader": 4, "merger": 1},
+    {observer.HALF: 0.15},
+    {},
+    _little_by_little,
+    written_groups=1,
+    short_reads=4,
+)
 NO_FOCUS = Focus()
 
 
 def focus_of(seed: int) -> Focus:
     rng = random.Random(f"{seed}/focus")
-    return rng.choice(FOCUSES) if rng.random() < SHARE else NO_FOCUS
+    if rng.random() < SHARE:
+        return rng.choice(FOCUSES)
+    apart = random.Random(f"{seed}/focus on restarts")
+    return HALVES if apart.random() < HALVES_SHARE else NO_FOCUS

@@ -18,9 +18,10 @@ from biclique.tiers.effects import (
     Rest,
 )
 from biclique.tiers.messages import Address, Producer, Signal, Topic
-from biclique.tiers.progress import JoinerProgress
+from biclique.tiers.progress import JoinerProgress, MergerProgress
 
 CURSOR = "a step goes over several transactions"
+HALF = "half of what a merger's step writes is written"
 MOVED_BY_MANIFEST, MOVED_BY_LOG = "a move by manifest", "a move by log"
 SEALED = "a manifest is published"
 IDLE = "a dispatcher is idle"
@@ -50,6 +51,8 @@ class Observer:
                 if answer is Outcome.COMMITTED:
                     if isinstance(progress, JoinerProgress) and progress.cursor is not None:
                         found.append(CURSOR)
+                    if isinstance(progress, MergerProgress) and progress.cursor is not None:
+                        found.append(HALF)
                     if any(isinstance(record, Signal) and record.idle for _, record in sends[-1:]):
                         found.append(IDLE)
             case PublishManifest():

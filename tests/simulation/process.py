@@ -39,10 +39,14 @@ class Surroundings(Protocol):
 
 class Process:
     """`skew`: of this machine's clock. `deaf_until`: till then it learns nothing new from the signals topic.
-    `happened`: what the observer saw since the world last looked."""
+    `happened`: what the observer saw since the world last looked. `short_reads`: how many more reads of its input bring
+    two records at most."""
 
-    def __init__(self, world: Surroundings, producer: Producer, make: Callable[[Watch], Loop], skew: int) -> None:
+    def __init__(
+        self, world: Surroundings, producer: Producer, make: Callable[[Watch], Loop], skew: int, short_reads: int = 0
+    ) -> None:
         self.world, self.producer, self.make, self.skew = world, producer, make, skew
+        self.short_reads = short_reads
         self.client: FakeClient = world.log.client()
         self.paused_until = self.deaf_until = self.rests_until = 0
         self.ended: End | None = None
@@ -122,7 +126,10 @@ class Process:
         if deaf:
             start = self.world.log.bounds(effect.address).start
             return Fetched((), effect.offset, start, effect.offset)
-        fetched = self.client.read(effect.address, effect.offset, effect.limit)
+        limit = effect.limit
+        if self.short_reads and effect.address.topic in (Topic.UNIT, Topic.PARTIALS):
+            self.short_reads, limit = self.short_reads - 1, min(limit, 2)
+        fetched = self.client.read(effect.address, effect.offset, limit)
         if self._is_input(effect.address):
             self._passed[effect.address] = fetched.next_offset
         return fetched

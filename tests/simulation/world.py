@@ -75,7 +75,7 @@ class World:
         self.plan = self.scenario.plan
         self.log = FakeLog(self.rng, self.chance, carrying_of(seed, self.plan))
         self.store = FaultyStore(self.rng)
-        self.tiers = Hosting(self.scenario, byte_bounds_of(seed))
+        self.tiers = Hosting(self.scenario, byte_bounds_of(seed).writing(self.focus.written_groups))
         self.tables: list[RoutingTable] = [self.tiers.first_table]
         self.lower: dict[UnitId, int] = {}  # every unit that ever ran, and where its life began
         self.left: set[UnitId] = set()
@@ -154,7 +154,8 @@ class World:
 
     def _restart(self, process: Process, why: str) -> None:
         self.note(f"{process.producer} restarts: {why}")
-        self.processes[process.producer] = Process(self, process.producer, process.make, process.skew)
+        short = self.focus.short_reads
+        self.processes[process.producer] = Process(self, process.producer, process.make, process.skew, short)
 
     def _crash(self, process: Process) -> None:
         beside = self._beside(process)
