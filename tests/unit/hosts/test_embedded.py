@@ -473,20 +473,6 @@ def test_unreadable_files_get_a_sentence(tmp_path: Path, format_: str, content: 
         run.run()
 
 
-@pytest.mark.parametrize("format_", ["csv", "json"])
-def test_a_byte_order_mark_is_no_part_of_the_first_record(tmp_path: Path, format_: str) -> None:
-    run = given(tmp_path, QUERIES["window"], format_)
-    for path in (*parts(tmp_path / "a"), *parts(tmp_path / "b")):
-        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    endings = [run.run(stop=after_a_while()).ending]
-    while endings[-1] is Ending.STOPPED:
-        endings.append(run.run(stop=after_a_while()).ending)
-    assert endings[-1] is Ending.FINISHED
-    assert len(endings) > 1
-    assert run.found() == run.expected()
-    assert not (run.out / "_dead").exists()
-
-
 def test_a_parquet_of_another_type_gets_a_sentence(tmp_path: Path) -> None:
     run = given(tmp_path, QUERIES["equality"])
     wrong = Given(tmp_path, run.sql, {"a": SCHEMA.replace("k INT", "k STRING"), "b": SCHEMA}, run.rows)

@@ -9,9 +9,7 @@ import pytest
 from biclique.hosts import embedded
 from biclique.hosts.embedded import Ending
 from biclique.query.errors import QueryError
-from tests.unit.hosts.local_runs import Given, parts, some_rows
-
-SCHEMA = "id BIGINT, k INT, x DOUBLE, m DECIMAL(6,2), s STRING, b BOOLEAN, d DATE, at TIMESTAMP"
+from tests.unit.hosts.local_runs import SCHEMA, Given, parts, some_rows
 
 
 @pytest.fixture
