@@ -1,5 +1,6 @@
-"""From a stage's bounds to the key ranges of one stored side: bounds over the same stored expression, or over ones that
-differ by a literal, make one range. `uses` says which bounds a range expresses.
+"""From a stage's bounds to the key ranges of one stored side: a lower and an upper bound over the same stored
+expression, or over ones that differ by a literal, make one range. What is left over of several
+(`a.x < b.y AND a.x < b.z`) makes ranges of its own, over the same key. `uses` says which bounds a range expresses.
 
 A shift is left to the index only where it widens (a range that reaches beyond 64 bits just ends there). Where it
 narrows, it is put into the probe's expression: there an overflow means that no stored value can qualify, and a failed
@@ -45,12 +46,16 @@ class _End:
 
 
 def candidates(stage: StageDraft, stored: int) -> tuple[Candidate, ...]:
-    """At most one range for each stored expression, narrowest first, otherwise in the order of the conjuncts."""
+    """Narrowest first, otherwise in the order of the conjuncts."""
     groups: dict[Expression, list[_End]] = {}
     for number, bound in enumerate(stage.bounds):
         end = _end(number, bound, stored)
         groups.setdefault(end.stored.base, []).append(end)
-    found = [_candidate(ends) for ends in groups.values()]
+    found: list[Candidate] = []
+    for ends in groups.values():
+        while ends:
+            found.append(_candidate(ends))
+            ends = [end for end in ends if end.bound not in found[-1].uses]
     order = list(Width)
     return tuple(sorted(found, key=lambda c: order.index(c.width)))
 

@@ -1,11 +1,11 @@
 """Which conditions drive the index of each side. The sides choose apart: `a.x BETWEEN b.low AND b.high` is one range
 over `a.x` where a is stored, and two inequalities where b is.
 
-All equalities make one key. A range costs a binary search and saves up to a whole scan, so the narrowest one is always
-taken. A second one needs the index for two inequalities, whose probes cost a little more for each match and nothing for
-what does not match: it is taken unless the first alone is expected to leave few rows; of several pairs, the one that
-leaves the fewest (`b.low <= a.x` and `a.x <= b.high` belong together). What the keys do not express
-exactly is tested on the candidates.
+All equalities make one key. Of the ranges two are taken wherever there are two, whatever the assumed statistics say of
+the first: what they assume, no data has promised, and where each of two inequalities passes half of all pairs and both
+together none, testing the second row by row is a scan. The index for two inequalities costs a probe a few comparisons
+more and some bytes a row. Of several pairs it is the one that is expected to leave the fewest (`b.low <= a.x` and
+`a.x <= b.high` belong together). What the keys do not express exactly is tested on the candidates.
 """
 
 from __future__ import annotations
@@ -17,33 +17,25 @@ from itertools import combinations
 from biclique.index.protocol import IndexKind
 from biclique.plan.draft import Draft, StageDraft
 from biclique.plan.key_ranges import Candidate, candidates
-from biclique.plan.load import stage_loads
 from biclique.plan.model import LEFT, RIGHT, Access
 from biclique.plan.selectivity import share_of
 from biclique.plan.statistics import Selectivities
 from biclique.query.expression import Expression
 
-FEW_ROWS = 256  # tested in about 5 microseconds, less than a few walks through a hierarchy of summaries
-
 
 def choose_index(draft: Draft) -> Draft:
-    loads = stage_loads(draft.stages, draft.statistics)
+    assumed = draft.statistics.selectivities
     stages = tuple(
-        replace(
-            stage,
-            accesses=tuple(
-                access(stage, stored, load[stored].rows, draft.statistics.selectivities) for stored in (LEFT, RIGHT)
-            ),
-        )
-        for stage, load in zip(draft.stages, loads, strict=True)
+        replace(stage, accesses=tuple(access(stage, stored, assumed) for stored in (LEFT, RIGHT)))
+        for stage in draft.stages
     )
     return replace(draft, stages=stages)
 
 
-def access(stage: StageDraft, stored: int, rows: float, assumed: Selectivities) -> Access:
+def access(stage: StageDraft, stored: int, assumed: Selectivities) -> Access:
     found = candidates(stage, stored)
-    if len(found) < 2 or rows * share_of(stage, found[:1], assumed) <= FEW_ROWS:
-        return _access(stage, stored, found[:1])
+    if len(found) < 2:
+        return _access(stage, stored, found)
     pairs = list(combinations(found, 2))
     return _access(stage, stored, min(pairs, key=lambda pair: share_of(stage, pair, assumed)))
 

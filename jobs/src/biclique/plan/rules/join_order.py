@@ -56,7 +56,7 @@ def cost(order: tuple[int, ...], draft: Draft) -> Cost:
 
 def comparisons_of(stage: StageDraft, stored: int, rows: float, statistics: Statistics) -> float:
     """Of one probe of all units of the side, were they one, and one sorted run."""
-    chosen = access(stage, stored, rows, statistics.selectivities)
+    chosen = access(stage, stored, statistics.selectivities)
     share = key_share(stage, stored, chosen, statistics.selectivities)
     narrowed = first_share(stage, stored, chosen, statistics.selectivities)
     return comparisons(Probing(chosen.kind, narrowed=narrowed, found=share), Chain(1.0, rows, 0.0, 0.0))
