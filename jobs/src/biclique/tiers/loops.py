@@ -396,7 +396,7 @@ def merger_loop(
                 return End.FENCED  # a successor has handled it
             merger.restore(shares)
         turns = merger.step(frontier) if frontier is not None else None
-        if turns is None and orders.finish and not finished:
+        if turns is None and orders.finish and not finished and not merger.replaying:
             turns, finished = merger.finish(), True
         for turn in turns or ():
             outcome: Outcome = yield Commit(me, me, turn.sends, turn.progress)
