@@ -14,11 +14,13 @@ from biclique.hosts.perform import Performer
 from biclique.index.protocol import ProbeCounters
 from biclique.plan.estimate import estimate
 from biclique.plan.make import make_plan
+from biclique.plan.merging import merger_estimate
 from biclique.plan.statistics import RelationStatistics, Selectivities, Statistics
 from biclique.ports.memory import MemoryStore
 from biclique.query.compile import compile_manifest
 from biclique.tiers.effects import Commit, Effect
 from biclique.tiers.inbox import joiner_producer
+from biclique.tiers.merger import merger_producer
 from biclique.tiers.messages import Block
 from biclique.tiers.shuffler import Shuffler
 
@@ -124,4 +126,61 @@ def counters_of(tiers: LocalTiers, side: int) -> ProbeCounters:
         for store in () if state is None else state.stores:
             total.probes += store.counters.probes
             total.comparisons += store.counters.comparisons
+            total.candidates += store.counters.candidates
     return total
+
+
+# --- aggregates ------------------------------------------------------------------------------------------------------
+
+AGGREGATE = """
+apiVersion: biclique.dev/v1alpha1
+kind: JoinQuery
+metadata: {{name: promised}}
+spec:
+  sources:
+    - {{name: a, schema: "n BIGINT, x BIGINT, y DOUBLE", files: {{path: a, format: parquet}}}}
+    - {{name: b, schema: "n BIGINT, x BIGINT, y DOUBLE", files: {{path: b, format: parquet}}}}
+  sql: "SELECT {select} FROM a JOIN b ON ABS(a.n - b.n) <= 10 {group}"
+  output: {{files: {{path: out, format: parquet}}}}
+"""
+FOUND = Statistics(STATISTICS.relations, Selectivities(band=21 / DOMAIN), delay_s=STATISTICS.delay_s)
+
+
+@pytest.mark.parametrize(
+    ("select", "group", "by_totals"),  # of a step's rows some are tested, of all others none
+    [
+        ("COUNT(*) AS c", "", (True, True)),
+        ("COUNT(*) AS c, SUM(a.x) AS sa, SUM(b.x) AS sb", "", (True, True)),
+        ("COUNT(*) AS c, SUM(a.x) AS sa, SUM(b.x) AS sb, AVG(a.y) AS ma, AVG(b.y) AS mb", "", (True, True)),
+        ("b.x AS x, COUNT(*) AS c, SUM(a.x) AS s", "GROUP BY b.x", (True, False)),
+    ],
+)
+def test_an_aggregating_run_counts_what_explain_promised(select: str, group: str, by_totals: tuple[bool, bool]) -> None:
+    plan = make_plan(compile_manifest(AGGREGATE.format(select=select, group=group)), FOUND)
+    tiers = LocalTiers(plan, MemoryStore(), 1, None, StillClock(), hold=False)
+    rng = np.random.default_rng(5)
+    before: list[ProbeCounters] = []
+    for start in range(0, ROWS, BLOCK):
+        if start + BLOCK == ROWS:
+            before = [counters_of(tiers, side) for side in (0, 1)]
+        for source in (0, 1):
+            offsets = np.arange(start, start + BLOCK, dtype=np.int64)
+            columns = {"n": rng.integers(0, DOMAIN, BLOCK), "x": offsets, "y": rng.random(BLOCK)}
+            fields = plan.query.sources[source].fields
+            used = [Vector(columns[fields[c.field].name]) for c in plan.stages[0].sides[source].columns]
+            tiers.feed(Shuffler(plan.query, source).pack(0, start - 1, offsets, offsets, used))
+        tiers.reach_end()
+    (expected,) = estimate(plan, FOUND)
+    for side in (0, 1):
+        last, numbers = counters_of(tiers, side), expected.sides[side]
+        probes = last.probes - before[side].probes
+        touched = (last.comparisons - before[side].comparisons) / probes
+        assert touched == pytest.approx(numbers.comparisons_per_probe, rel=0.2)
+        candidates = (last.candidates - before[side].candidates) / probes
+        assert candidates == pytest.approx(numbers.candidates_per_probe, rel=0.2)
+        assert (candidates < 5) == by_totals[side]
+    sizes = tiers.state_sizes()
+    _, merger_bytes = sizes.pop(str(merger_producer(0)))
+    assert max(size for _, size in sizes.values()) == pytest.approx(expected.unit_bytes, rel=0.2)
+    merged = merger_estimate(plan, FOUND)
+    assert merged is not None and merger_bytes == pytest.approx(merged.bytes, rel=0.2)

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from biclique.index import runs
+from biclique.index import build, runs
 from biclique.index.protocol import IndexKind
-from biclique.kernels import dominance, sorted_runs
-from biclique.plan import cost
+from biclique.kernels import dominance, groups, prefix_sums, sorted_runs
+from biclique.plan import cost, range_totals
 from biclique.plan.cost import (
     Chain,
     Grid,
@@ -98,6 +98,10 @@ def test_the_squarest_matrix_of_any_number_of_units() -> None:
 def test_the_constants_are_those_of_the_code_that_the_plan_may_not_know() -> None:
     assert cost.DOMINANCE_FANOUT == dominance.FANOUT
     assert (cost.ARCHIVES_PER_WINDOW, cost.SEGMENT_ROWS_MIN) == (state.ARCHIVES_PER_WINDOW, state.SEGMENT_ROWS_MIN)
+    assert (cost.GROUP_BYTES, cost.STATE_BYTES) == (groups.GROUP_BYTES, groups.STATE_BYTES)
+    assert cost.VALUE_BYTES == groups.VALUE_BYTES
+    assert (cost.BLOCK, cost.SUM_FANOUT) == (prefix_sums.BLOCK, prefix_sums.FANOUT)
+    assert range_totals.SUMMABLE_INDEXES == build.SUMMABLE
     assert cost.DIRECTED_ROWS_MIN == runs.DIRECTED_ROWS_MIN
     assert (cost.SEARCHED_TOGETHER, cost.STRIDE_FIRST) == (sorted_runs.GROUP, sorted_runs.STRIDE_FIRST)
 

@@ -86,6 +86,8 @@ ARCHIVES_PER_WINDOW, SEGMENT_ROWS_MIN = 10, 4_096
 SEARCHED_TOGETHER, STRIDE_FIRST = 32, 16
 DIRECTED_ROWS_MIN, DIRECTED = 1 << 17, 4.0  # measured: what is left to search of the fullest of so many buckets
 
+SUM_BYTES, BLOCK, SUM_FANOUT = 8, 8, 8
+
 OPEN_RUNS, RUNS_SHRINK = 1.3, 10  # measured: a growing segment has so many runs, and one more for each tenfold rows
 
 
@@ -98,6 +100,7 @@ class Chain:
     archived_rows: float
     growing: float
     growing_rows: float
+    step_rows: float = 0.0
 
     def runs(self) -> Iterator[tuple[float, float]]:
         """(how many, of so many rows)."""
@@ -107,6 +110,10 @@ class Chain:
         while left > 0:
             yield min(left, 1.0), max(rows, 1.0)
             left, rows = left - 1, rows / RUNS_SHRINK
+
+    def tested(self) -> tuple[float, float]:
+        """Rows that range totals test one by one: of the step, and of the segment where the probes' windows begin."""
+        return self.step_rows, min(self.archived, 1.0) * self.archived_rows
 
 
 def chain(rows: float, step_rows: float, windowed: bool) -> Chain:
@@ -118,36 +125,63 @@ def chain(rows: float, step_rows: float, windowed: bool) -> Chain:
     else:
         archived, segment_rows, growing_rows = 0.0, 0.0, rows
     growing = OPEN_RUNS + log(max(growing_rows / max(step_rows, 1.0), 1.0), RUNS_SHRINK)
-    return Chain(archived, segment_rows, growing, growing_rows)
+    return Chain(archived, segment_rows, growing, growing_rows, step_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of how many columns range sums are kept. Without nulls: counts of what is there come on top, a byte a row."""
+
+    integers: int
+    doubles: int
+
+    @property
+    def row_bytes(self) -> float:
+        return self.integers * 2 * SUM_BYTES / BLOCK + self.doubles * 2 * SUM_BYTES / (SUM_FANOUT - 1)
+
+    def touched(self, found: float) -> float:
+        """Of a range of so many rows: for integers two sums at both ends, and rows up to the nearest ends of blocks;
+        for doubles seven nodes a level."""
+        integer = found if found < BLOCK else 4 + BLOCK / 2
+        double, level = 0.0, found
+        while level >= 2 * SUM_FANOUT:
+            double, level = double + SUM_FANOUT - 1, level / SUM_FANOUT
+        return self.integers * integer + self.doubles * (double + level)
 
 
 @dataclass(frozen=True, slots=True)
 class Probing:
     """`together`: probes that are searched side by side, a step's. `ends`: of the first range that are bounded.
-    `narrowed`: the share of rows in the first range; `found`: of rows that fit all keys."""
+    `narrowed`: the share of rows in the first range; `found`: of rows that fit all keys. `sums`: where matches are
+    counted and added up by range, and not found."""
 
     kind: IndexKind
     together: float = 1.0
     ends: int = 2
     narrowed: float = 1.0
     found: float = 1.0
+    sums: Sums | None = None
 
 
 def comparisons(probing: Probing, stored: Chain) -> float:
-    """Keys, summary nodes and candidate rows that one probe touches in all runs of a store."""
-    return sum(number * _in_run(probing, rows) for number, rows in stored.runs())
+    """Keys, summary nodes, sums and candidate rows that one probe touches in all runs of a store."""
+    touched = sum(number * _in_run(probing, rows) for number, rows in stored.runs())
+    if probing.sums is not None:  # where rows are tested, sums are not asked
+        touched += sum(rows * probing.found - probing.sums.touched(rows * probing.found) for rows in stored.tested())
+    return touched
 
 
 def _in_run(probing: Probing, rows: float) -> float:
     found = rows * probing.found
+    expanded = found if probing.sums is None else probing.sums.touched(found)
     searched = search(rows, probing.together)
     if rows >= DIRECTED_ROWS_MIN and probing.kind is not IndexKind.EQUALITY_ORDERED:
         searched = min(searched, DIRECTED)
     match probing.kind:
         case IndexKind.EQUALITY | IndexKind.EQUALITY_ORDERED:
-            return searched + 1 + 2 * log2(found + 1) + found  # from the first on, by strides
+            return searched + 1 + 2 * log2(found + 1) + expanded  # from the first on, by strides
         case IndexKind.ORDERED:
-            return probing.ends * searched + found
+            return probing.ends * searched + expanded
         case IndexKind.DOMINANCE:
             return probing.ends * searched + walked(rows, probing.narrowed, probing.found)
         case IndexKind.SCAN:
@@ -188,3 +222,13 @@ def index_bytes(kind: IndexKind, has_equality: bool, windowed: bool) -> float:
             return (3 if has_equality else 2) * KEY_BYTES + PLACE_BYTES + summaries
         case IndexKind.SCAN:
             return KEY_BYTES + PLACE_BYTES if windowed else 0.0
+
+
+# --- the merger ------------------------------------------------------------------------------------------------------
+
+GROUP_BYTES, STATE_BYTES, VALUE_BYTES = 300, 120, 80  # as in kernels/groups.py
+
+
+def groups_bytes(groups: float, items: int, distinct_values: float) -> float:
+    """What a merger holds: a group, the state of each of its items, and what COUNT(DISTINCT) has seen."""
+    return groups * (GROUP_BYTES + STATE_BYTES * items) + distinct_values * VALUE_BYTES

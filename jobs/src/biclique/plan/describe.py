@@ -8,6 +8,7 @@ from typing import TypedDict
 from biclique.index.protocol import IndexKind
 from biclique.plan.amounts import number
 from biclique.plan.estimate import SideEstimate, StageEstimate, estimate
+from biclique.plan.merging import merger_estimate
 from biclique.plan.model import LEFT, RIGHT, Access, Plan, Side, Stage, Topic
 from biclique.plan.render import range_text, text
 from biclique.plan.statistics import Statistics
@@ -58,6 +59,11 @@ class StageText(TypedDict):
     alternatives: list[AlternativeText]
 
 
+class MergerText(TypedDict):
+    groups: float
+    memory_bytes: float
+
+
 class RelationText(TypedDict):
     relation: str
     rate_per_s: float
@@ -83,6 +89,7 @@ class PlanText(TypedDict):
     why: list[str]
     dispatchers: int
     mergers: int
+    merger: MergerText | None
     stages: list[StageText]
     assumed: AssumedText
 
@@ -96,11 +103,17 @@ def describe(plan: Plan, statistics: Statistics) -> PlanText:
         "why": [reason.text for reason in plan.reasons if reason.stage is None],
         "dispatchers": plan.dispatchers,
         "mergers": plan.mergers,
+        "merger": _merger(plan, statistics),
         "stages": [
             _stage(plan, stage, numbers) for stage, numbers in zip(plan.stages, estimate(plan, statistics), strict=True)
         ],
         "assumed": _assumed(plan.query, statistics),
     }
+
+
+def _merger(plan: Plan, statistics: Statistics) -> MergerText | None:
+    expected = merger_estimate(plan, statistics)
+    return None if expected is None else {"groups": expected.groups, "memory_bytes": expected.bytes}
 
 
 def _assumed(query: Query, statistics: Statistics) -> AssumedText:

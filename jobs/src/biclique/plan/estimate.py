@@ -16,6 +16,7 @@ from biclique.plan.cost import (
     Grid,
     Load,
     Probing,
+    Sums,
     chain,
     comparisons,
     growth_ratio_matrix,
@@ -28,12 +29,14 @@ from biclique.plan.cost import (
 )
 from biclique.plan.draft import StageDraft
 from biclique.plan.load import results, stage_loads
-from biclique.plan.model import LEFT, RIGHT, Access, Plan, Stage
+from biclique.plan.model import LEFT, RIGHT, Access, Plan, Side, Stage
+from biclique.plan.range_totals import SideTotals, range_totals
 from biclique.plan.recognise import recognised
 from biclique.plan.rules.normalise import normalised
 from biclique.plan.rules.place_predicates import cascade
 from biclique.plan.selectivity import first_share, key_share, of_stage
 from biclique.plan.statistics import Statistics
+from biclique.query.types import Kind
 from biclique.routing.protocol import Strategy
 
 
@@ -88,17 +91,25 @@ def estimate(plan: Plan, statistics: Statistics) -> tuple[StageEstimate, ...]:
     ]
     loads = stage_loads(drafts, statistics)
     capacity = float(plan.query.hints.memory_bytes)
+    totals = range_totals(plan.query, plan.stages[-1])
     return tuple(
-        _stage(stage, draft, load, statistics, capacity)
+        _stage(stage, draft, load, statistics, capacity, totals if stage is plan.stages[-1] else (None, None))
         for stage, draft, load in zip(plan.stages, drafts, loads, strict=True)
     )
 
 
 def _stage(
-    stage: Stage, draft: StageDraft, load: tuple[Load, Load], statistics: Statistics, capacity: float
+    stage: Stage,
+    draft: StageDraft,
+    load: tuple[Load, Load],
+    statistics: Statistics,
+    capacity: float,
+    totals: tuple[SideTotals | None, SideTotals | None],
 ) -> StageEstimate:
     grid = grid_of(stage)
-    left, right = (_side(stage, draft, side, load, statistics) for side in (LEFT, RIGHT))
+    left, right = (
+        _side(stage, draft, side, load, statistics, sums_of(stage.sides[side], totals[side])) for side in (LEFT, RIGHT)
+    )
     share = of_stage(draft, statistics.selectivities)
     rows, per_second = results(load, share)
     is_matrix = stage.strategy is Strategy.MATRIX
@@ -129,7 +140,16 @@ def grid_of(stage: Stage) -> Grid:
     )
 
 
-def _side(stage: Stage, draft: StageDraft, side: int, load: tuple[Load, Load], statistics: Statistics) -> SideEstimate:
+def sums_of(side: Side, totals: SideTotals | None) -> Sums | None:
+    if totals is None:
+        return None
+    doubles = sum(side.columns[place].type.kind is Kind.DOUBLE for place in totals.summed)
+    return Sums(len(totals.summed) - doubles, doubles)
+
+
+def _side(
+    stage: Stage, draft: StageDraft, side: int, load: tuple[Load, Load], statistics: Statistics, sums: Sums | None
+) -> SideEstimate:
     own, other, access, grid = load[side], load[1 - side], stage.sides[side].access, grid_of(stage)
     is_matrix = stage.strategy is Strategy.MATRIX
     units = grid.units[LEFT] * grid.units[RIGHT] if is_matrix else grid.units[side]
@@ -147,19 +167,20 @@ def _side(stage: Stage, draft: StageDraft, side: int, load: tuple[Load, Load], s
         ends_of(access),
         min(narrowed * fits, 1.0),
         min(share * fits, 1.0),
+        sums,
     )
     stored = chain(rows_per_unit, own.rate * step_s * copies / units, windowed)
     return SideEstimate(
         own.rate,
         own.rows,
         own.row_bytes,
-        index_bytes(access.kind, bool(access.equal), windowed),
+        index_bytes(access.kind, bool(access.equal), windowed) + (0.0 if sums is None else sums.row_bytes),
         units,
         rows_per_unit,
         copies,
         visits,
         visits if is_matrix else copies + visits,
-        own.rows * share / visited,
+        own.rows * share / visited if sums is None else sum(stored.tested()) * probing.found,
         # Blocks are every row; within a window, by time, every row of the window.
         rows_per_unit if access.kind is IndexKind.SCAN else comparisons(probing, stored),
     )

@@ -30,6 +30,9 @@ def explain(plan: Plan, statistics: Statistics) -> str:
     ]
     for stage in described["stages"]:
         lines += ["", *_stage(stage)]
+    if (merger := described["merger"]) is not None:
+        held = f"at most {number(merger['groups'])} in all mergers, {size(merger['memory_bytes'])}"
+        lines += ["", *_field("groups", [held], LABEL, 0)]
     lines += ["", *_assumed(plan.query, statistics)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 

@@ -1,13 +1,12 @@
 """Aggregation in the joiner: the matches of a step become shares of groups, and only those travel to the mergers.
 
-Where no pair has to be looked at (the keys alone decide the match, the group depends on the probing row, and what is
-summed is a column of the stored rows or a value of the probing one), counts and sums come from the index in O(log n) a
-probe. `SELECT DISTINCT` travels as groups without aggregates: the row itself is the key, with a window its time too.
+Where no pair has to be looked at (plan/range_totals.py), counts and sums come from the index. `SELECT DISTINCT` travels
+as groups without aggregates: the row itself is the key, with a window its time too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +16,16 @@ from biclique.index.protocol import RangeTotals
 from biclique.kernels.evaluate import Program, compile_expression, failures
 from biclique.kernels.hashing import hash_rows
 from biclique.kernels.partials import Shares, StoredTotals, from_totals, shares_of, window_starts
-from biclique.plan.model import Plan, Stage
-from biclique.query.expression import Column, Expression, relations_of
-from biclique.query.model import Aggregate, AggregateFunction, GroupKey, Query
-from biclique.query.types import TIMESTAMP, Kind, Type
+from biclique.plan.model import Plan, Side
+from biclique.plan.range_totals import SideTotals, range_totals
+from biclique.query.expression import Expression
+from biclique.query.model import Aggregate, GroupKey, Query
+from biclique.query.types import TIMESTAMP, Type
 from biclique.tiers.emission import PairPrograms, Pairs
 from biclique.tiers.found import Found
 from biclique.tiers.matching import Probing
 from biclique.tiers.messages import Address, Partials, Producer, Record, Topic
 from biclique.tiers.state import positions_of
-
-SUMMABLE = frozenset((Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL))
-FROM_SUMS = frozenset((AggregateFunction.COUNT, AggregateFunction.SUM, AggregateFunction.AVG))
 
 
 def key_expressions(query: Query) -> tuple[Expression, ...]:
@@ -64,7 +61,10 @@ class PartialEmission:
         arguments = [v.argument for v in self._values if isinstance(v, Aggregate) and v.argument is not None]
         self.expressions: tuple[Expression, ...] = (*keys, *arguments)
         self._programs = tuple(PairPrograms(stage, side, self.expressions) for side in range(2))
-        self._without_pairs = tuple(_WithoutPairs.of(plan.query, stage, side) for side in range(2))
+        self._without_pairs = tuple(
+            None if totals is None else _WithoutPairs(plan.query, stage.sides[1 - side], totals)
+            for side, totals in enumerate(range_totals(plan.query, stage))
+        )
         self.failures = 0
 
     def sums(self, side: int) -> tuple[int, ...]:
@@ -97,6 +97,8 @@ class PartialEmission:
         self, probings: Mapping[int, Probing], probes: Mapping[int, Rows], fresh_from: Mapping[int, int], epoch: int
     ) -> list[tuple[Address, Record]] | None:
         """The shares of a whole step without a look at its pairs; None where that is not possible."""
+        if any(self._without_pairs[side] is None for side in probes):
+            return None  # before the other side is asked in vain
         answers: list[tuple[_WithoutPairs, Rows, list[RangeTotals]]] = []
         for side, rows in probes.items():
             way = self._without_pairs[side]
@@ -159,57 +161,17 @@ def _taken(shares: Shares, rows: NDArray[np.int64]) -> Shares:
 class _WithoutPairs:
     """How a query's aggregates follow from counts and sums of stored ranges, for probes into one side."""
 
-    def __init__(
-        self,
-        keys: tuple[Program, ...],
-        arguments: tuple[Program | None, ...],
-        places: tuple[int | None, ...],
-        summed: tuple[int, ...],
-    ) -> None:
-        """For each item either the probing side's argument, or the place among the `summed` stored columns, or none."""
-        self.keys, self.arguments, self.places, self.summed = keys, arguments, places, summed
+    def __init__(self, query: Query, probing: Side, totals: SideTotals) -> None:
+        """For each item either the probing side's argument, or the place among the summed stored columns, or none."""
+        positions = positions_of(probing.columns)
+        self.places, self.summed = totals.places, totals.summed
+        self.keys = tuple(compile_expression(key, positions) for key in query.group_by)
+        self.arguments: list[Program | None] = []
+        for item, place in zip(query.items, totals.places, strict=True):
+            argument = item.value.argument if isinstance(item.value, Aggregate) and place is None else None
+            self.arguments.append(None if argument is None else compile_expression(argument, positions))
 
     def fits(self, rows: Rows) -> bool:
         """Whether the texts that keys and arguments are of all these rows are few enough to be made at once."""
         programs = (*self.keys, *(program for program in self.arguments if program is not None))
         return all(program.pace is None or program.pace.fits(rows.columns, len(rows)) for program in programs)
-
-    @classmethod
-    def of(cls, query: Query, stage: Stage, stored_side: int) -> _WithoutPairs | None:
-        """None where a pair has to be looked at: a residual, a group or an argument that needs the stored row."""
-        stored, probing = stage.sides[stored_side], stage.sides[1 - stored_side]
-        if not query.aggregating or query.tumble_us is not None or stored.access.residual:
-            return None
-        own = frozenset(probing.relations)
-        if not all(relations_of(key) <= own for key in query.group_by):
-            return None
-        positions = positions_of(probing.columns)
-        arguments: list[Program | None] = []
-        places: list[int | None] = []
-        summed: list[int] = []
-        for item in query.items:
-            argument = item.value.argument if isinstance(item.value, Aggregate) else None
-            column = _summable(item.value, stored.columns)
-            if column is not None:
-                if column not in summed:
-                    summed.append(column)
-                arguments.append(None)
-                places.append(summed.index(column))
-            elif argument is None:
-                arguments.append(None)
-                places.append(None)
-            elif relations_of(argument) <= own:
-                arguments.append(compile_expression(argument, positions))
-                places.append(None)
-            else:
-                return None
-        keys = tuple(compile_expression(key, positions) for key in query.group_by)
-        return cls(keys, tuple(arguments), tuple(places), tuple(summed))
-
-
-def _summable(value: object, columns: Sequence[Column]) -> int | None:
-    if not isinstance(value, Aggregate) or value.function not in FROM_SUMS or not isinstance(value.argument, Column):
-        return None
-    if value.argument not in columns or value.argument.type.kind not in SUMMABLE:
-        return None
-    return columns.index(value.argument)
