@@ -1,6 +1,7 @@
 """The registry's functions: the measurements of this folder, at the size and with the number of a line of `CASES`.
 
-State is measured with columns of 4 bytes, the harder case: the less a row weighs, the more an index beside it does.
+State is measured with columns of 4 bytes, the harder case: the less a row weighs, the more an index beside it does; at
+rest and without range sums. tests/unit/index/test_state_bytes.py holds it while merges are under way, and with sums.
 """
 
 from __future__ import annotations
