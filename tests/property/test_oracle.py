@@ -16,6 +16,7 @@ SHAPES = {
     "pairs": Shape(aggregating=False, distinct=False, exotic=False),
     "distinct": Shape(aggregating=False, distinct=True, windowed=False, exotic=False),
     "aggregates": Shape(aggregating=True, exotic=False),
+    "five relations": Shape(relations=(5, 5), exotic=False),
 }
 
 
@@ -24,7 +25,7 @@ SHAPES = {
 def test_the_nested_loop_and_duckdb_agree(name: str, seed: int) -> None:
     rng = random.Random(f"{name} {seed}")
     query = random_query(rng, SHAPES[name])
-    relations = tuples_of(query, random_data(rng, query, {2: 20, 3: 9, 4: 6}[len(query.relations)]))
+    relations = tuples_of(query, random_data(rng, query, {2: 20, 3: 9, 4: 6, 5: 5}[len(query.relations)]))
     ours, theirs = oracle.expected(query, relations), duckdb_oracle.expected(query, relations)
     assert not oracle.differences(ours, theirs), f"{query}\n{duckdb_oracle.statement(query)}\n{relations}"
 
