@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,11 +74,14 @@ def test_a_barrier_is_a_number_of_seconds(seconds: str, tmp_path: Path) -> None:
     assert "Invalid value for '--barrier'" in found.stderr
 
 
-def test_a_full_disk_is_said_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_said_with_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["biclique", "run", "join.yaml", "--restart"])
     (tmp_path / "state.new").symlink_to("/dev/full")
     with pytest.raises(SystemExit) as end, stating_errors():
         replace_file(tmp_path / "state", b"state")
     assert end.value.code == 4
     said = capsys.readouterr().err
     assert said.startswith(f"biclique: {tmp_path}/state: there is no room left on the disk; make some, and the same")
-    assert "goes on from its last checkpoint: biclique " in said
+    assert said.endswith("goes on from its last checkpoint: biclique run join.yaml\n")

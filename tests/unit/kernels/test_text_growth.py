@@ -69,9 +69,8 @@ def test_stretches_of_any_size_change_nothing(seed: int, step_bytes: int, monkey
                 failures(result),
                 mask.tolist(),
                 failed,
-                *(None if k.equal is None else k.equal.tolist() for k, _ in found),
-                *(None if m is None or m.all() else m.tolist() for m in (found[0][0].indexed, found[1][0].active)),
-                *(failed for _, failed in found),
+                *(None if k.equal is None else k.equal.tolist() for k in found),
+                *(None if m is None or m.all() else m.tolist() for m in (found[0].indexed, found[1].active)),
             ]
 
         whole = run()
