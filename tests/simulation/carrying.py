@@ -13,7 +13,7 @@ from biclique.ports.wire import Wire
 from biclique.tiers.messages import LateTuples, Record, Results, SetAside
 from biclique.tiers.progress import Progress
 
-SHARE = 0.2
+SHARE = 0.04  # encoding costs several times what a record costs otherwise: a hundred of 3,000 runs are enough
 LEAVING = (Results, LateTuples, SetAside)  # written for people: nobody of ours reads them again
 
 
