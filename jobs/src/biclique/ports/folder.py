@@ -16,15 +16,12 @@ import threading
 from pathlib import Path
 from urllib.parse import quote
 
-import xxhash
-
 from biclique.ports.checkpoints import KEPT
 from biclique.ports.file_sink import naming
 from biclique.ports.manifest_json import decode_manifest, encode_manifest
+from biclique.ports.sealed_bytes import sealed, unsealed
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import Manifest
-
-CHECKSUM_BYTES = 8
 
 
 class FolderInUse(Exception):
@@ -58,11 +55,10 @@ class FolderStore:
             stored = (self._blobs / _name(name)).read_bytes()
         except FileNotFoundError:
             return None
-        data, checksum = stored[:-CHECKSUM_BYTES], stored[-CHECKSUM_BYTES:]
-        return data if checksum == xxhash.xxh64_digest(data) else None
+        return unsealed(stored)
 
     def put(self, name: str, data: bytes) -> None:
-        _write(self._blobs / _name(name), data + xxhash.xxh64_digest(data))
+        _write(self._blobs / _name(name), sealed(data))
 
     def publish(self, owner: Producer, manifest: Manifest) -> bool:
         with self._lock:

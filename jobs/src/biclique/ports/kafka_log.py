@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from confluent_kafka import (
@@ -70,7 +70,6 @@ class KafkaSettings:
     prefix: str  # of topics, groups and transactional ids: of no other query
     attempt: int = 0  # of the process that makes this log; grows with each
     patience_s: float = 0.0  # how long a read waits where there is nothing yet
-    extra_producer: Mapping[str, Any] = field(default_factory=dict)
 
 
 def topic_of(prefix: str, address: Address) -> tuple[str, int]:
@@ -204,7 +203,6 @@ class KafkaClient:
                 "queue.buffering.max.messages": 2_000_000,
                 "queue.buffering.max.kbytes": 262_144,
                 "message.max.bytes": MESSAGE_BYTES_MAX,
-                **self._settings.extra_producer,
                 **self._settings.client,
                 "transactional.id": f"{self._settings.prefix}-{producer.tier}-{producer.name}",
                 "transaction.timeout.ms": TRANSACTION_MS,

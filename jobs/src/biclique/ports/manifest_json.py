@@ -6,11 +6,11 @@ A manifest that is torn, altered or of another version reads as None: the unit t
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import xxhash
 
-from biclique.routing.table import Move, Subgroup, UnitId
+from biclique.ports.unit_json import decode_unit, encode_unit
+from biclique.routing.table import Move
 from biclique.tiers.progress import BlobRef, Manifest
 
 VERSION = 2
@@ -25,7 +25,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "sealed": manifest.sealed,
             "offset": manifest.offset,
             "blobs": [list(blob) for blob in manifest.blobs],
-            "adopted": sorted([_unit(m.source), _unit(m.target), m.version] for m in manifest.adopted),
+            "adopted": sorted([encode_unit(m.source), encode_unit(m.target), m.version] for m in manifest.adopted),
             "totals": [list(counts) for counts in manifest.totals],
         },
         separators=(",", ":"),
@@ -46,15 +46,6 @@ def decode_manifest(data: bytes) -> Manifest | None:
         sealed=fields["sealed"],
         offset=fields["offset"],
         blobs=tuple(BlobRef(*blob) for blob in fields["blobs"]),
-        adopted=frozenset(Move(_unit_of(s), _unit_of(t), version) for s, t, version in fields["adopted"]),
+        adopted=frozenset(Move(decode_unit(s), decode_unit(t), version) for s, t, version in fields["adopted"]),
         totals=tuple(tuple(counts) for counts in fields["totals"]),
     )
-
-
-def _unit(unit: UnitId) -> list[Any]:
-    return [list(unit.subgroup), unit.number, unit.generation]
-
-
-def _unit_of(parts: list[Any]) -> UnitId:
-    subgroup, number, generation = parts
-    return UnitId(Subgroup(*subgroup), number, generation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from biclique.routing.table import Subgroup, UnitId
+from biclique.ports.unit_json import decode_unit, encode_unit
 from biclique.tiers.progress import (
     Cursor,
     DispatcherProgress,
@@ -41,7 +41,7 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "watermark": progress.watermark,
                 "cursor": None if progress.cursor is None else list(progress.cursor),
                 "empty": progress.empty,
-                "senders": [_unit(unit) for unit in progress.senders],
+                "senders": [encode_unit(unit) for unit in progress.senders],
                 "version": progress.version,
                 "first_epoch": progress.first_epoch,
                 "lower": progress.lower,
@@ -55,7 +55,7 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "offset": progress.offset,
                 "frontier": progress.frontier,
                 "watermark": progress.watermark,
-                "senders": [_unit(unit) for unit in progress.senders],
+                "senders": [encode_unit(unit) for unit in progress.senders],
                 "cursor": None if progress.cursor is None else [progress.cursor.frontier, *progress.cursor.place],
                 "read_to": progress.read_to,
             }
@@ -75,21 +75,12 @@ def decode_progress(values: Mapping[str, Any]) -> Progress:
         if cursor is not None:
             probe_stamp, probe_ids, stored_stamp, stored_ids = cursor
             values["cursor"] = Cursor(probe_stamp, tuple(probe_ids), stored_stamp, tuple(stored_ids))
-        values["senders"] = tuple(_unit_of(unit) for unit in values["senders"])
+        values["senders"] = tuple(decode_unit(unit) for unit in values["senders"])
         values["counted"] = tuple(values["counted"])
         return JoinerProgress(**values)
     assert kind == "merger", kind
-    values["senders"] = tuple(_unit_of(unit) for unit in values["senders"])
+    values["senders"] = tuple(decode_unit(unit) for unit in values["senders"])
     if values["cursor"] is not None:
         frontier, time, high, low = values["cursor"]
         values["cursor"] = MergerCursor(frontier, (time, high, low))
     return MergerProgress(**values)
-
-
-def _unit(unit: UnitId) -> list[Any]:
-    return [list(unit.subgroup), unit.number, unit.generation]
-
-
-def _unit_of(parts: list[Any]) -> UnitId:
-    subgroup, number, generation = parts
-    return UnitId(Subgroup(*subgroup), number, generation)

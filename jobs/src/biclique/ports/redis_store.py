@@ -15,14 +15,13 @@ import hashlib
 from typing import Any
 
 import redis
-import xxhash
 
 from biclique.ports.checkpoints import KEPT
 from biclique.ports.manifest_json import decode_manifest, encode_manifest
+from biclique.ports.sealed_bytes import sealed, unsealed
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import Manifest
 
-CHECKSUM_BYTES = 8
 UNNAMED_S = 6 * 3600  # what a crash between blobs and manifest left is gone after this
 ATTEMPTS = 8  # of a publication that meets another one of the same owner: a zombie's, so one is the rule
 
@@ -80,11 +79,10 @@ class RedisStore:
         stored = self._client.get(self._blob(name))
         if not isinstance(stored, bytes):
             return None
-        data, checksum = stored[:-CHECKSUM_BYTES], stored[-CHECKSUM_BYTES:]
-        return data if checksum == xxhash.xxh64_digest(data) else None
+        return unsealed(stored)
 
     def put(self, name: str, data: bytes) -> None:
-        self._client.set(self._blob(name), data + xxhash.xxh64_digest(data), ex=UNNAMED_S)
+        self._client.set(self._blob(name), sealed(data), ex=UNNAMED_S)
 
     def publish(self, owner: Producer, manifest: Manifest) -> bool:
         names = sorted({blob.name for blob in manifest.blobs})

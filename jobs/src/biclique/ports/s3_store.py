@@ -13,15 +13,14 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-import xxhash
 from botocore.exceptions import ClientError
 
 from biclique.ports.checkpoints import KEPT
 from biclique.ports.manifest_json import decode_manifest, encode_manifest
+from biclique.ports.sealed_bytes import sealed, unsealed
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import Manifest
 
-CHECKSUM_BYTES = 8
 SEQUENCES = 10**16
 ATTEMPTS = 8
 
@@ -39,11 +38,10 @@ class S3Store:
         stored = self._read(self._blob(name))
         if stored is None:
             return None
-        data, checksum = stored[:-CHECKSUM_BYTES], stored[-CHECKSUM_BYTES:]
-        return data if checksum == xxhash.xxh64_digest(data) else None
+        return unsealed(stored)
 
     def put(self, name: str, data: bytes) -> None:
-        self._client.put_object(Bucket=self._bucket, Key=self._blob(name), Body=data + xxhash.xxh64_digest(data))
+        self._client.put_object(Bucket=self._bucket, Key=self._blob(name), Body=sealed(data))
 
     def publish(self, owner: Producer, manifest: Manifest) -> bool:
         body = encode_manifest(manifest)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from biclique.ports.unit_json import decode_unit, encode_unit
 from biclique.routing.table import Move, RoutingTable, Subgroup, UnitId
 
 
@@ -16,9 +17,9 @@ def encode_table(table: RoutingTable) -> str:
             "stores": _groups(table.stores),
             "probes": _groups(table.probes),
             "switch": sorted(table.switch.items()),
-            "moves": [[_unit(move.source), _unit(move.target), move.version] for move in table.moves],
+            "moves": [[encode_unit(move.source), encode_unit(move.target), move.version] for move in table.moves],
             "stage_switch": sorted([*key, epoch] for key, epoch in table.stage_switch.items()),
-            "born": [[_unit(unit), version] for unit, version in sorted(table.born.items())],
+            "born": [[encode_unit(unit), version] for unit, version in sorted(table.born.items())],
         },
         separators=(",", ":"),
     )
@@ -31,24 +32,15 @@ def decode_table(text: str) -> RoutingTable:
         _groups_of(values["stores"]),
         _groups_of(values["probes"]),
         dict(values["switch"]),
-        tuple(Move(_unit_of(source), _unit_of(target), version) for source, target, version in values["moves"]),
+        tuple(Move(decode_unit(source), decode_unit(target), version) for source, target, version in values["moves"]),
         {(version, stage): epoch for version, stage, epoch in values["stage_switch"]},
-        {_unit_of(unit): version for unit, version in values["born"]},
+        {decode_unit(unit): version for unit, version in values["born"]},
     )
 
 
 def _groups(groups: Mapping[Subgroup, tuple[UnitId, ...]]) -> list[Any]:
-    return [[list(subgroup), [_unit(unit) for unit in units]] for subgroup, units in sorted(groups.items())]
+    return [[list(subgroup), [encode_unit(unit) for unit in units]] for subgroup, units in sorted(groups.items())]
 
 
 def _groups_of(values: list[Any]) -> dict[Subgroup, tuple[UnitId, ...]]:
-    return {Subgroup(*subgroup): tuple(_unit_of(unit) for unit in units) for subgroup, units in values}
-
-
-def _unit(unit: UnitId) -> list[Any]:
-    return [list(unit.subgroup), unit.number, unit.generation]
-
-
-def _unit_of(values: list[Any]) -> UnitId:
-    subgroup, number, generation = values
-    return UnitId(Subgroup(*subgroup), number, generation)
+    return {Subgroup(*subgroup): tuple(decode_unit(unit) for unit in units) for subgroup, units in values}
