@@ -29,6 +29,12 @@ rootLogger.appenderRef.console.ref = console
 """
 
 
+def cluster_id(unique: uuid.UUID) -> str:
+    """As Kafka makes its own: never with a leading dash, which its command line takes for an option."""
+    encoded = base64.urlsafe_b64encode(unique.bytes).decode().rstrip("=")
+    return f"A{encoded[1:]}" if encoded.startswith("-") else encoded
+
+
 @dataclass(frozen=True)
 class KafkaServer:
     """`advertised`: the address under which clients reach it; the test cluster's pods come over the bridge's."""
@@ -53,8 +59,7 @@ class KafkaServer:
         java = ["java", f"-Xmx{self.heap}", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={log4j}"]
         java += ["-cp", f"{jars_of(BROKER)}/*"]
         if not (self.folder / "data" / "meta.properties").exists():
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            format_data = ["kafka.tools.StorageTool", "format", "-c", str(settings), "-t", cluster]
+            format_data = ["kafka.tools.StorageTool", "format", "-c", str(settings), "-t", cluster_id(uuid.uuid4())]
             done = subprocess.run([*java, *format_data], capture_output=True, text=True, timeout=120)
             if done.returncode:
                 raise processes.DidNotStart(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 20.0
+OUR_PORTS = (15_000, 32_000)
 
 
 class DidNotStart(Exception):
@@ -18,9 +20,16 @@ class DidNotStart(Exception):
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the range from which the system takes the ports of outgoing connections: until the server binds it, a
+    client beside us could be given one that the system names."""
+    while True:
+        port = random.randrange(*OUR_PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def start(command: Sequence[str], folder: Path, answers: Callable[[], bool]) -> subprocess.Popen[bytes]:
