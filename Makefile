@@ -24,7 +24,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 FAST_TESTS := tests/unit tests/property tests/tidy
-LOCAL_TESTS := $(FAST_TESTS) tests/conformance tests/spark
+LOCAL_TESTS := $(FAST_TESTS) tests/conformance tests/spark tests/dataplane
 
 .PHONY: help
 help: ## This list
@@ -110,14 +110,20 @@ PYTEST_LOG := $(VENV)/pytest.log
 
 .PHONY: test
 test: servers ## Every test that needs no cluster, and the simulator: at most fifteen minutes on two cores
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -rs --durations 10 $(LOCAL_TESTS) | tee $(PYTEST_LOG)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -rs -m 'not long' --durations 20 $(LOCAL_TESTS) | tee $(PYTEST_LOG)
 	$(BIN)/python -m tests.simulation seeds --count 3000 --jobs $(JOBS)
 	$(BIN)/python -m tests.simulation planted --replay --jobs $(JOBS)
 	@echo
-	@echo 'Not part of make test: tests that need a cluster, and make soak (as many seeds as one likes).'
+	@echo 'Not part of make test: tests that need a cluster, make dataplane (more tests of the tiers over real servers),'
+	@echo 'and make soak (as many seeds as one likes).'
 	@echo 'Skipped, and why:'
 	@grep '^SKIPPED' $(PYTEST_LOG) || echo '  nothing'
 	@tail -n 1 $(PYTEST_LOG)
+
+# One at a time: each starts several Spark drivers.
+.PHONY: dataplane
+dataplane: servers ## The longer tests of the tiers as processes, over a real Kafka and a real Redis
+	$(BIN)/python -m pytest -rs -m long --durations 20 tests/dataplane
 
 .PHONY: simulate soak
 simulate: setup ## One simulated run with its story (SEED=…; ALL=1: the whole of it)

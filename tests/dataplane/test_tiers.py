@@ -58,6 +58,7 @@ def test_every_pair_once_while_each_tier_is_killed(query: KafkaQuery) -> None:
     assert query.stop() == dict.fromkeys(TIERS, 0)
 
 
+@pytest.mark.long
 def test_a_record_that_cannot_be_read_is_set_aside_once_as_it_came(query: KafkaQuery) -> None:
     for value in (b'{"k": 1, "v": 1}', b'{"k": "one"}', b"\xff\x00", b'{\n "k": 1,\n "v": 2\n}'):
         query.produce("s", value)
