@@ -74,15 +74,20 @@ class Performer:
 
 def start_unit(client: LogClient, unit: UnitId, table: RoutingTable, lower: int) -> None:
     """The birth of a generation in one go, where nobody else starts it; nothing if it has begun before."""
+    end = try_start_unit(client, unit, table, lower)
+    assert end is End.STOPPED, f"{unit}: {end}, though nobody else starts it"
+
+
+def try_start_unit(client: LogClient, unit: UnitId, table: RoutingTable, lower: int) -> End:
+    """As `birth` ends: another who does the same at once may have fenced this one, and then does it instead."""
     loop: Loop = birth(unit, table, lower)
     answer: Any = None
-    end = None
-    while end is None:
+    while True:
         try:
             effect = loop.send(answer)
         except StopIteration as stop:
-            end = stop.value
-            continue
+            end: End = stop.value
+            return end
         match effect:
             case ReadProgress(owner):
                 answer = client.read_progress(owner)
@@ -92,4 +97,3 @@ def start_unit(client: LogClient, unit: UnitId, table: RoutingTable, lower: int)
                 answer = client.commit(effect)
             case _:
                 raise AssertionError(f"a birth asks for {effect}")
-    assert end is End.STOPPED, f"{unit}: {end}, though nobody else starts it"

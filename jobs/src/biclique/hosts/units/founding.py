@@ -7,17 +7,30 @@ it at once, and one that dies half-way leaves it to the next.
 
 from __future__ import annotations
 
-from biclique.hosts.perform import start_unit
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+
+from biclique.hosts.perform import try_start_unit
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control import Control, OutOfTurn
-from biclique.ports.kafka_log import KafkaClient, KafkaLog
+from biclique.ports.kafka_log import KafkaLog
 from biclique.ports.kafka_topics import ensure_topics, topics_of
+from biclique.ports.log import LogClient
+from biclique.routing.table import RoutingTable, UnitId
 from biclique.tiers.dispatcher import dispatcher_producer
-from biclique.tiers.effects import Commit
+from biclique.tiers.effects import Commit, End, Outcome
 from biclique.tiers.merger import merger_producer
 from biclique.tiers.messages import Producer, unit_address
 from biclique.tiers.progress import DispatcherProgress, MergerProgress, Progress
+
+ATTEMPTS, PAUSE_S = 20, 0.1
+
+
+class NotFounded(Exception):
+    """The first progress of an owner could not be written."""
 
 
 def found(plan: Plan, log: KafkaLog, control: Control, replication: int, units_max: int) -> None:
@@ -27,13 +40,7 @@ def found(plan: Plan, log: KafkaLog, control: Control, replication: int, units_m
     ensure_topics(dict(log.settings.client), topics_of(plan, prefix, units_max), replication)
     client = log.client()
     try:
-        for unit in table.units():
-            start_unit(client, unit, table, log.bounds(unit_address(unit)).end)
-        for number in range(plan.dispatchers):
-            _begin(client, dispatcher_producer(number), DispatcherProgress())
-        senders = table.units_of_stage(len(plan.stages) - 1)
-        for number in range(plan.mergers):
-            _begin(client, merger_producer(number), MergerProgress(senders=senders))
+        begin_owners(plan, client, table, lambda unit: log.bounds(unit_address(unit)).end)
     finally:
         client.close()
     try:
@@ -43,10 +50,36 @@ def found(plan: Plan, log: KafkaLog, control: Control, replication: int, units_m
             raise  # else: another tier was quicker
 
 
-def _begin(client: KafkaClient, owner: Producer, progress: Progress) -> None:
+def begin_owners(plan: Plan, client: LogClient, table: RoutingTable, end_of: Callable[[UnitId], int]) -> None:
+    """The first progress of every owner is there when this returns, whoever wrote it."""
+    for unit in table.units():
+        _until(str(unit), partial(_born, client, unit, table, end_of(unit)))
+    senders = table.units_of_stage(len(plan.stages) - 1)
+    first: dict[Producer, Progress] = {dispatcher_producer(n): DispatcherProgress() for n in range(plan.dispatchers)}
+    first |= {merger_producer(number): MergerProgress(senders=senders) for number in range(plan.mergers)}
+    for owner, progress in first.items():
+        _until(str(owner), partial(_begun, client, owner, progress))
+
+
+def _until(who: str, begun: Callable[[], bool]) -> None:
+    """Of several that begin the same owner at once, each fences the one before and the last one's commit counts; so one
+    that was fenced looks again, after a while of its own length."""
+    for attempt in range(ATTEMPTS):
+        if begun():
+            return
+        time.sleep(random.uniform(0, PAUSE_S * (attempt + 1)))
+    raise NotFounded(f"{who} could not begin: another process begins it again and again, or Kafka does not commit")
+
+
+def _born(client: LogClient, unit: UnitId, table: RoutingTable, lower: int) -> bool:
+    return try_start_unit(client, unit, table, lower) is End.STOPPED
+
+
+def _begun(client: LogClient, owner: Producer, progress: Progress) -> bool:
     """Looked at once more behind the fence: who comes late leaves what another has begun as it is."""
     if client.read_progress(owner) is not None:
-        return
+        return True
     client.fence(owner)
-    if client.read_progress(owner) is None:
-        client.commit(Commit(owner, owner, (), progress))  # whatever came of it, the next look tells
+    if client.read_progress(owner) is not None:
+        return True
+    return client.commit(Commit(owner, owner, (), progress)) is Outcome.COMMITTED
