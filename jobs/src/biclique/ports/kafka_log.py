@@ -238,7 +238,8 @@ class KafkaClient:
             case Results():
                 assert outlets is not None
                 for parcel in outlets.results(record):
-                    self._produce(producer, outlets.topic, parcel.value, key=parcel.key)
+                    headers = dict(parcel.headers) if parcel.headers else None
+                    self._produce(producer, outlets.topic, parcel.value, key=parcel.key, headers=headers)
             case LateTuples() | SetAside():
                 assert outlets is not None
                 parcels = outlets.late(record) if isinstance(record, LateTuples) else outlets.dead(record)

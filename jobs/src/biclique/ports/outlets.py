@@ -2,6 +2,7 @@
 
 * Results go to the user's topic: a row as JSON, keyed by its result id (32 hexadecimal digits); or many rows as one
   Arrow IPC stream, which has no key, and the ids as its last column.
+* Where a trace follows them, the header `traceparent` says so.
 * Late tuples go to <prefix>.late: the fields that the query uses, as JSON. Headers: source, partition, offset,
   watermark_us.
 * Dead records go to <prefix>.dead: the bytes that came. Headers: source, partition, offset, place, reason.
@@ -17,6 +18,7 @@ import pyarrow as pa
 from biclique.core.codec import encode_batch
 from biclique.core.rows import Vector
 from biclique.ports.tables import RESULT_ID, file_column, json_objects, result_table
+from biclique.ports.trace_context import header_of
 from biclique.query.model import Format, Kafka, Query
 from biclique.query.types import TIMESTAMP
 from biclique.query.used import used_fields
@@ -39,17 +41,17 @@ class Outlets:
         self.topic = query.output.topic
 
     def results(self, results: Results) -> Iterator[Parcel]:
-        table = result_table(self._query.items, results)
+        table, headers = result_table(self._query.items, results), header_of(results.trace)
         if self._format is Format.ARROW:
             for batch in table.combine_chunks().to_batches(max_chunksize=ARROW_ROWS):
-                yield Parcel(None, encode_batch(batch), {})
+                yield Parcel(None, encode_batch(batch), headers)
             return
         # The id's text is the last member of a row: cut out of it, not made again.
         lines, ends = json_objects(table)
         assert table.column_names[-1] == RESULT_ID
         start = 0
         for end in ends:
-            yield Parcel(lines[end - 3 - ID_TEXT : end - 3], lines[start : end - 1], {})
+            yield Parcel(lines[end - 3 - ID_TEXT : end - 3], lines[start : end - 1], headers)
             start = end
 
     def late(self, late: LateTuples) -> Iterator[Parcel]:
@@ -61,14 +63,14 @@ class Outlets:
         lines, ends = json_objects(pa.Table.from_arrays([*columns, times], [*names, "_event_time"]))
         start = 0
         for offset, end in zip(late.offsets.tolist(), ends, strict=True):
-            headers = _place(source.name, late.partition, offset)
+            headers = _place(source.name, late.partition, offset) | header_of(late.trace)
             yield Parcel(None, lines[start : end - 1], headers | {"watermark_us": str(late.watermark).encode()})
             start = end
 
     def dead(self, dead: SetAside) -> Iterator[Parcel]:
         name = self._query.sources[dead.source].name
         for record in dead.records:
-            why = {"place": record.place.encode(), "reason": record.reason.encode()}
+            why = {"place": record.place.encode(), "reason": record.reason.encode()} | header_of(dead.trace)
             yield Parcel(None, record.raw, _place(name, dead.partition, record.offset) | why)
 
 

@@ -1,6 +1,7 @@
 """Records as Kafka messages, and back: one message a record, its kind in a header and its rows as Arrow IPC.
 
-What people and other tools may want without decoding stands in the headers: kind, stage, side, role, sender, epoch.
+What people and other tools may want without decoding stands in the headers: kind, stage, side, role, sender, epoch,
+and `traceparent` where a trace follows the record.
 The types of all columns follow from the plan, so both ends run the same query; the format version says whether they
 also speak the same language. Results, late and dead records leave the system: see ports/outlets.py.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +22,7 @@ from biclique.core.ranks import EpochTotals
 from biclique.core.rows import Vector
 from biclique.kernels.partials import Shares
 from biclique.plan.model import Plan
+from biclique.ports.trace_context import HEADER, header_of
 from biclique.query.model import Aggregate, GroupKey
 from biclique.query.types import Type
 from biclique.query.used import used_fields
@@ -57,6 +60,12 @@ class Wire:
         self._key_types = key_types(query)
 
     def encode(self, record: Record) -> Message:
+        message = self._encoded(record)
+        if isinstance(record, SourceBlock | Block | Partials) and record.trace:
+            return message._replace(headers={**message.headers, **header_of(record.trace)})
+        return message
+
+    def _encoded(self, record: Record) -> Message:
         match record:
             case Block():
                 types, _ = self._sides[record.stage][record.side]
@@ -78,7 +87,7 @@ class Wire:
 
     def decode(self, message: Message) -> Record:
         """Raises UnknownMessage, and DamagedBlob where the bytes are not what was written."""
-        headers = message.headers
+        headers, trace = message.headers, message.headers.get(HEADER, b"").decode(errors="replace")
         if headers.get("format") != FORMAT:
             raise UnknownMessage(f"its format is {headers.get('format', b'none')!r}, and {FORMAT!r} is understood")
         match headers.get("kind"):
@@ -86,19 +95,20 @@ class Wire:
                 stage, side = int(headers["stage"]), int(headers["side"])
                 rows = decode_rows(message.value, *self._sides[stage][side])
                 role, epoch = Role(headers["role"].decode()), int(headers["epoch"])
-                return Block(stage, side, role, _sender_of(headers["sender"]), epoch, rows)
+                return Block(stage, side, role, _sender_of(headers["sender"]), epoch, rows, trace)
             case b"signal":
                 return _signal_of(json.loads(message.value))
             case b"source block":
                 source, partition = int(headers["source"]), int(headers["partition"])
                 types, predecessor = self._fields[source], int(headers["predecessor"])
-                return decode_source_block(message.value, source, partition, predecessor, types)
+                block = decode_source_block(message.value, source, partition, predecessor, types)
+                return replace(block, trace=trace) if trace else block
             case b"heartbeat":
                 return Heartbeat(*json.loads(message.value))
             case b"partials":
                 shares = decode_shares(message.value, self._values, self._key_types)
                 sender, epoch = _sender_of(headers["sender"]), int(headers["epoch"])
-                return Partials(sender, epoch, shares.keys, shares.states, shares.newest)
+                return Partials(sender, epoch, shares.keys, shares.states, shares.newest, trace)
             case kind:
                 raise UnknownMessage(f"its kind is {kind!r}")
 

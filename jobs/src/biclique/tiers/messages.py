@@ -1,5 +1,8 @@
 """What travels between the tiers: the records of the log. Frozen values; core/codec.py gives them their Arrow form.
 
+`trace`, where a record has it: the context under which whoever looks follows it, empty if nobody does. No logic reads
+it; a host puts it in and takes it out.
+
 | topic            | partitions                          | records                                          |
 |------------------|-------------------------------------|--------------------------------------------------|
 | shuffled         | one per dispatcher (P)              | SourceBlock, Heartbeat                           |
@@ -96,6 +99,7 @@ class SourceBlock:
     times: NDArray[np.int64]
     columns: tuple[Vector, ...]
     dead: tuple[DeadRecord, ...] = ()
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,7 @@ class Block:
     sender: Producer
     epoch: int
     rows: Rows
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +160,7 @@ class Results:
     ids_high: NDArray[np.uint64]
     ids_low: NDArray[np.uint64]
     times: NDArray[np.int64]
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +175,7 @@ class Partials:
     keys: tuple[Vector, ...]
     states: tuple[tuple[Vector, ...], ...]
     newest: NDArray[np.int64]  # greatest result time in the group's share
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +188,7 @@ class LateTuples:
     times: NDArray[np.int64]
     columns: tuple[Vector, ...]  # the used fields
     watermark: int
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +198,7 @@ class SetAside:
     source: int
     partition: int
     records: tuple[DeadRecord, ...]
+    trace: str = ""
 
 
 Record = SourceBlock | Heartbeat | Block | Signal | Results | Partials | LateTuples | SetAside
