@@ -8,7 +8,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from biclique.tiers.cutting import RECORD_BYTES_MAX
 from biclique.tiers.inbox import HELD_MAX
+from biclique.tiers.loops import READ_LIMITS
 from biclique.tiers.matching import BATCH_MAX
 from biclique.tiers.merger import WRITTEN_MAX, WrittenMax
 from biclique.tiers.state import BLOB_ROWS
@@ -22,6 +24,8 @@ class ByteBounds:
     batch: int = BATCH_MAX.bytes
     blob: int = BLOB_ROWS.bytes_most
     written: WrittenMax = WRITTEN_MAX
+    record: int = RECORD_BYTES_MAX
+    turn: int = READ_LIMITS.turn_bytes
 
     def writing(self, groups: int | None) -> ByteBounds:
         return self if groups is None else replace(self, written=WrittenMax(groups))
@@ -36,4 +40,6 @@ def byte_bounds_of(seed: int) -> ByteBounds:
         batch=rng.choice((1, 300, 1000, BATCH_MAX.bytes)),
         blob=rng.choice((1, 400, BLOB_ROWS.bytes_most)),
         written=WrittenMax(rng.choice((1, 2, 5, WRITTEN_MAX.groups))),
+        record=rng.choice((1, 200, RECORD_BYTES_MAX)),
+        turn=rng.choice((1, 2000, READ_LIMITS.turn_bytes)),
     )

@@ -14,6 +14,7 @@ from biclique.hosts.shuffle.packing import MESSAGE, Packer, Packing
 from biclique.plan.make import make_plan
 from biclique.ports.wire import Message, Wire
 from biclique.query.compile import compile_manifest
+from biclique.tiers.cutting import RAW_BYTES_MAX, RECORD_BYTES_MAX, TUPLE_BYTES_MAX
 from biclique.tiers.messages import Mark, SourceBlock
 from biclique.tiers.progress import SourcePartition
 
@@ -126,3 +127,24 @@ def test_a_block_goes_over_the_wire_unchanged() -> None:
             np.testing.assert_array_equal(getattr(back, name), getattr(block, name))
         assert [values_of(column) for column in back.columns] == [values_of(column) for column in block.columns]
         assert (back.dead, back.predecessor, back.source, back.partition) == (block.dead, 7, 0, 1)
+
+
+def test_blocks_are_cut_so_that_each_fits_a_message_and_a_tuple_that_fits_none_is_dead() -> None:
+    wire, packing = Wire(make_plan(QUERY)), Packing(MANIFEST, "q")
+    values: list[bytes | None] = [row(1, "x" * 300_000) for _ in range(40)]
+    values[7] = row(1, "y" * (TUPLE_BYTES_MAX + 1))
+    sent = [batch.to_pylist()[0] for batch in packing(iter([records(values)]))]
+    blocks = [wire.decode(Message(m["value"], {h["key"]: h["value"] for h in m["headers"]})) for m in sent]
+    assert max(len(message["value"]) for message in sent) <= RECORD_BYTES_MAX
+    assert 2 < len(blocks) < 20
+    assert [int(o) for b in blocks for o in b.offsets] == [100 + 2 * n for n in range(40)]  # type: ignore[union-attr]
+    ends = [int(block.offsets[-1]) for block in blocks]  # type: ignore[union-attr]
+    assert [block.predecessor for block in blocks] == [-1, *ends[:-1]]  # type: ignore[union-attr]
+    ((offset, raw, place, reason),) = (
+        (d.offset, d.raw, d.place, d.reason)
+        for b in blocks
+        for d in b.dead  # type: ignore[union-attr]
+    )
+    assert (offset, place) == (114, "r, partition 1, offset 114")
+    assert raw == (values[7] or b"")[:RAW_BYTES_MAX]
+    assert reason.startswith("the texts that the query uses of it are more than the 1048576 bytes")

@@ -142,12 +142,19 @@ def concat_rows(parts: Sequence[Rows]) -> Rows:
     )
 
 
+def text_lengths(vector: Vector) -> NDArray[np.int64] | None:
+    """In bytes; None: it holds no texts."""
+    if not isinstance(vector.values, pa.Array):
+        return None
+    return np.asarray(pa.compute.binary_length(vector.values)).astype(np.int64)
+
+
 def text_bytes(rows: Rows) -> NDArray[np.int64] | None:
     """Of all texts of each row; None: it has no column of texts."""
-    lengths = [pa.compute.binary_length(c.values) for c in rows.columns if isinstance(c.values, pa.Array)]
+    lengths = [found for found in map(text_lengths, rows.columns) if found is not None]
     if not lengths:
         return None
     sizes = np.zeros(len(rows), np.int64)
     for length in lengths:
-        sizes += np.asarray(length)
+        sizes += length
     return sizes

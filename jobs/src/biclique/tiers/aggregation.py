@@ -21,6 +21,7 @@ from biclique.plan.range_totals import SideTotals, range_totals
 from biclique.query.expression import Expression
 from biclique.query.model import Aggregate, GroupKey, Query
 from biclique.query.types import TIMESTAMP, Type
+from biclique.tiers.cutting import RECORD_BYTES_MAX, cut_partials
 from biclique.tiers.emission import PairPrograms, Pairs
 from biclique.tiers.found import Found
 from biclique.tiers.matching import Probing
@@ -52,8 +53,9 @@ def key_types(query: Query) -> tuple[Type, ...]:
 class PartialEmission:
     """Of one unit of the last stage."""
 
-    def __init__(self, plan: Plan, producer: Producer) -> None:
+    def __init__(self, plan: Plan, producer: Producer, record_bytes: int = RECORD_BYTES_MAX) -> None:
         self._query, self._producer, self._mergers = plan.query, producer, plan.mergers
+        self._record_bytes = record_bytes
         stage = plan.stages[-1]
         self._values = tuple(i.value for i in plan.query.items if isinstance(i.value, Aggregate | GroupKey))
         keys = key_expressions(plan.query)
@@ -136,14 +138,18 @@ class PartialEmission:
         if not len(shares):
             return []
         if self._mergers == 1:
-            return [(Address(Topic.PARTIALS, 0), _partials(self._producer, epoch, shares))]
+            return self._cut(0, _partials(self._producer, epoch, shares))
         hashes, _ = hash_rows(shares.keys[: self._key_count], len(shares))
         owner = hashes % np.uint64(self._mergers)
-        return [
-            (Address(Topic.PARTIALS, n), _partials(self._producer, epoch, _taken(shares, rows)))
-            for n in range(self._mergers)
-            if len(rows := np.flatnonzero(owner == n))
-        ]
+        sends: list[tuple[Address, Record]] = []
+        for number in range(self._mergers):
+            rows = np.flatnonzero(owner == number)
+            if len(rows):
+                sends += self._cut(number, _partials(self._producer, epoch, _taken(shares, rows)))
+        return sends
+
+    def _cut(self, merger: int, partials: Partials) -> list[tuple[Address, Record]]:
+        return [(Address(Topic.PARTIALS, merger), piece) for piece in cut_partials(partials, self._record_bytes)]
 
 
 def _partials(producer: Producer, epoch: int, shares: Shares) -> Partials:

@@ -25,6 +25,7 @@ from biclique.core.stamps import epoch_of, tuple_ids
 from biclique.plan.model import Plan
 from biclique.query.model import OnBadRecord
 from biclique.routing.table import RoutingTable
+from biclique.tiers.cutting import RECORD_BYTES_MAX, cut_block
 from biclique.tiers.entry import Entry, entries_of_source
 from biclique.tiers.messages import (
     TIME_NEVER,
@@ -79,11 +80,18 @@ class _Draft:
 
 
 class Dispatcher:
-    """`partitions`: the source partitions whose records come through this one's partition of shuffled."""
+    """`partitions`: the source partitions whose records come through this one's partition of shuffled.
+    `record_bytes`: of a block that it sends, if that has more rows than one."""
 
     def __init__(
-        self, plan: Plan, number: int, partitions: Iterable[SourcePartition], progress: DispatcherProgress
+        self,
+        plan: Plan,
+        number: int,
+        partitions: Iterable[SourcePartition],
+        progress: DispatcherProgress,
+        record_bytes: int = RECORD_BYTES_MAX,
     ) -> None:
+        self._record_bytes = record_bytes
         self._plan, self._number, self._partitions = plan, number, tuple(partitions)
         self._producer = dispatcher_producer(number)
         self.progress = progress
@@ -273,7 +281,7 @@ class Dispatcher:
             for share in entry.routing.shares(rows, table):
                 part = rows if share.rows is None else rows.take(share.rows)
                 block = Block(entry.routing.stage, entry.routing.side, share.role, self._producer, epoch, part)
-                sends.append((unit_address(share.unit), block))
+                sends += ((unit_address(share.unit), piece) for piece in cut_block(block, self._record_bytes))
         return sends
 
 

@@ -19,6 +19,7 @@ from biclique.plan.model import LEFT, Plan, Stage
 from biclique.query.expression import Column, Expression
 from biclique.query.model import Aggregate, GroupKey
 from biclique.routing.table import RoutingTable
+from biclique.tiers.cutting import RECORD_BYTES_MAX, cut_block
 from biclique.tiers.entry import Routing
 from biclique.tiers.failing_keys import FailingKeys
 from biclique.tiers.found import Found
@@ -139,8 +140,8 @@ class StageEmission:
     """Partial results of one stage, as rows of the left side of the next. They inherit the greatest stamp of their
     parts, which is the probe's, and the least and greatest of their times."""
 
-    def __init__(self, plan: Plan, stage: Stage, producer: Producer) -> None:
-        self._producer = producer
+    def __init__(self, plan: Plan, stage: Stage, producer: Producer, record_bytes: int = RECORD_BYTES_MAX) -> None:
+        self._producer, self._record_bytes = producer, record_bytes
         following = plan.stages[stage.number + 1]
         self._routing = Routing(plan, following.number, LEFT)
         target = following.sides[LEFT]
@@ -181,5 +182,5 @@ class StageEmission:
             part = rows if share.rows is None else rows.take(share.rows)
             epoch = epoch_of(int(part.stamps[0]))
             block = Block(self._routing.stage, LEFT, share.role, self._producer, epoch, part)
-            sends.append((unit_address(share.unit), block))
+            sends += ((unit_address(share.unit), piece) for piece in cut_block(block, self._record_bytes))
         return sends

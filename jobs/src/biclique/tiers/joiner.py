@@ -21,6 +21,7 @@ from biclique.plan.model import Plan
 from biclique.routing.protocol import Role
 from biclique.routing.table import BOTH_SIDES, Move, RoutingTable, UnitId
 from biclique.tiers.aggregation import PartialEmission
+from biclique.tiers.cutting import RECORD_BYTES_MAX
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.emission import ResultEmission, StageEmission
 from biclique.tiers.found import pair_size
@@ -35,12 +36,13 @@ from biclique.tiers.state import BLOB_ROWS, SEGMENT_ROWS_MIN, Adoption, BlobRows
 @dataclass(frozen=True, slots=True)
 class JoinerLimits:
     """`batch_max`: of one transaction's matches. `held_max`: of rows above the frontier, and of what one step handles;
-    more are read again when needed."""
+    more are read again when needed. `record_bytes`: of a record that it sends on, if that has more rows than one."""
 
     batch_max: BatchMax = BATCH_MAX
     held_max: HeldMax = HELD_MAX
     blob_rows: BlobRows = BLOB_ROWS
     segment_rows_min: int = SEGMENT_ROWS_MIN
+    record_bytes: int = RECORD_BYTES_MAX
 
 
 @dataclass(slots=True)
@@ -82,9 +84,13 @@ class Joiner:
         self.inbox = Inbox(
             self._stage.number, dispatchers, progress.senders, progress.frontier, limits.held_max, totals
         )
-        self._partials = PartialEmission(plan, self._producer) if self._last_stage and plan.mergers else None
+        self._partials = (
+            PartialEmission(plan, self._producer, limits.record_bytes) if self._last_stage and plan.mergers else None
+        )
         self._results = ResultEmission(plan, limits.batch_max.bytes) if self._last_stage and not plan.mergers else None
-        self._next_stage = None if self._last_stage else StageEmission(plan, self._stage, self._producer)
+        self._next_stage = (
+            None if self._last_stage else StageEmission(plan, self._stage, self._producer, limits.record_bytes)
+        )
         emission = self._partials or self._results or self._next_stage
         assert emission is not None
         self._emission = emission

@@ -16,6 +16,7 @@ from biclique.core.stamps import first_stamp_above
 from biclique.plan.model import Plan
 from biclique.routing.protocol import Role
 from biclique.routing.table import Move, RoutingTable, UnitId
+from biclique.tiers.cutting import RECORD_BYTES_MAX
 from biclique.tiers.dispatcher import Dispatcher, dispatcher_producer
 from biclique.tiers.effects import (
     Commit,
@@ -38,16 +39,15 @@ from biclique.tiers.effects import (
     Rest,
 )
 from biclique.tiers.inbox import joiner_producer
+from biclique.tiers.intake import Intake
 from biclique.tiers.joiner import Joiner, JoinerLimits, JoinerTurn, usable
 from biclique.tiers.merger import WRITTEN_MAX, Merger, WrittenMax, merger_producer
 from biclique.tiers.messages import (
     Address,
     Block,
-    Heartbeat,
     Producer,
     Record,
     Signal,
-    SourceBlock,
     Topic,
     unit_address,
 )
@@ -72,11 +72,15 @@ class MissingProgress(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Records of one read. `turn_records` bounds a dispatcher's transaction, and with it what one epoch can hold."""
+    """Records of one read. `turn_records` and `turn_bytes` bound a dispatcher's transaction, and with it what one epoch
+    can hold: the bytes are of what it sends, of more than one record of shuffled. `record_bytes`: of a block that it
+    sends, if that has more rows than one."""
 
     turn_records: int = 8
     unit_records: int = 64
     signal_records: int = 4096
+    turn_bytes: int = 1 << 26
+    record_bytes: int = RECORD_BYTES_MAX
 
 
 READ_LIMITS, JOINER_LIMITS = ReadLimits(), JoinerLimits()
@@ -101,11 +105,11 @@ def dispatcher_loop(
     me = dispatcher_producer(number)
     yield Fence(me)
     progress = yield ReadProgress(me)
-    dispatcher = Dispatcher(plan, number, partitions, progress or DispatcherProgress())
+    dispatcher = Dispatcher(plan, number, partitions, progress or DispatcherProgress(), limits.record_bytes)
     if watch is not None:
         watch.dispatcher = dispatcher
     source, signals = Address(Topic.SHUFFLED, number), Address(Topic.SIGNALS, 0)
-    heard_to = dispatcher.progress.hear_from
+    heard_to, intake = dispatcher.progress.hear_from, Intake(dispatcher.progress.offset)
     while True:
         orders: Orders = yield Consult()
         if orders.stop:
@@ -119,11 +123,12 @@ def dispatcher_loop(
             continue
         if table.version > dispatcher.progress.version + 1:
             return End.FENCED  # the version between was announced in this dispatcher's name: a successor runs
-        fetched: Fetched = yield Read(source, dispatcher.progress.offset, limits.turn_records)
+        if intake.empty:
+            fetched: Fetched = yield Read(source, intake.read_to, limits.turn_records)
+            intake.take(fetched)
         now: int = yield ReadClock()
-        records = [record for _, record in fetched.records]
-        assert all(isinstance(record, SourceBlock | Heartbeat) for record in records)
-        turn = dispatcher.turn(records, fetched.next_offset, table, now)
+        records, next_offset = intake.first(limits.turn_bytes // len(table.units()))
+        turn = dispatcher.turn(records, next_offset, table, now)
         if turn is None:
             yield Rest(REST_MS)
             continue
@@ -131,6 +136,7 @@ def dispatcher_loop(
         if outcome is not Outcome.COMMITTED:
             return _end_of(outcome)
         dispatcher.committed(turn, now)
+        intake.handled(len(records))
 
 
 def joiner_loop(

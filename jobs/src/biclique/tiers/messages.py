@@ -101,6 +101,11 @@ class SourceBlock:
     dead: tuple[DeadRecord, ...] = ()
     trace: str = ""
 
+    @property
+    def nbytes(self) -> int:
+        records = self.offsets.nbytes + self.marks.nbytes + self.times.nbytes
+        return records + sum(column.nbytes for column in self.columns) + sum(len(dead.raw) for dead in self.dead)
+
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:

@@ -7,7 +7,7 @@ task's first block names none. What a task repeats after a failure, a dispatcher
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +21,10 @@ from biclique.hosts.parsing.rows import BadRow
 from biclique.hosts.shuffle.records import lines_of
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
-from biclique.ports.wire import Wire
+from biclique.ports.wire import Message, Wire
 from biclique.query.compile import compile_manifest
 from biclique.query.model import Query
+from biclique.tiers.cutting import RECORD_BYTES_MAX, TUPLE_BYTES_MAX, kept_raw, too_large
 from biclique.tiers.messages import DeadRecord, SourceBlock
 from biclique.tiers.progress import SourcePartition
 from biclique.tiers.shuffler import Shuffler
@@ -34,6 +35,7 @@ MESSAGE = pa.schema(
 )
 MESSAGE_SQL = "key binary, value binary, headers array<struct<key: string, value: binary>>, topic string, partition int"
 NO_VALUE = "the record has no value"
+TOO_LARGE = f"the texts that the query uses of it are more than the {TUPLE_BYTES_MAX} bytes that a tuple may have"
 NO_PREDECESSOR = -1
 
 
@@ -55,10 +57,8 @@ class Packing:
         plan, packer, wire = _made(self.manifest)
         last: dict[SourcePartition, int] = {}
         for batch in batches:
-            for key, records in _by_partition(batch):
-                block = packer.pack(key, last.get(key, NO_PREDECESSOR), records)
-                last[key] = int(block.offsets[-1])
-                message = wire.encode(block)
+            for key, message, last_offset in _messages(packer, wire, batch, last):
+                last[key] = last_offset
                 headers = [{"key": name, "value": value} for name, value in message.headers.items()]
                 partition = dispatcher_of(key, plan.dispatchers)
                 columns = [[None], [message.value], [headers], [f"{self.prefix}.shuffled"], [partition]]
@@ -71,6 +71,24 @@ def _made(manifest: str) -> tuple[Plan, Packer, Wire]:
     """Once a worker, not once a batch."""
     plan = make_plan(compile_manifest(manifest))
     return plan, Packer(plan.query), Wire(plan)
+
+
+def _messages(
+    packer: Packer, wire: Wire, batch: pa.RecordBatch, last: Mapping[SourcePartition, int]
+) -> Iterator[tuple[SourcePartition, Message, int]]:
+    """Each with its last offset. A block that is too large for a message is made again, of half of its records."""
+    parts = list(_by_partition(batch))[::-1]
+    while parts:
+        key, records = parts.pop()
+        count, message, block = records.num_rows, None, None
+        if count == 1 or records.column("value").nbytes <= RECORD_BYTES_MAX:
+            block = packer.pack(key, last.get(key, NO_PREDECESSOR), records)
+            message = wire.encode(block)
+        if block is not None and message is not None and (count == 1 or len(message.value) <= RECORD_BYTES_MAX):
+            yield key, message, int(block.offsets[-1])
+        else:
+            half = count // 2
+            parts += [(key, records.slice(half)), (key, records.slice(0, half))]
 
 
 def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[SourcePartition, pa.RecordBatch]]:
@@ -104,15 +122,27 @@ class Packer:
         good = kept[parsed.rows]
         columns = [from_arrow(array, field.type) for array, field in zip(parsed.columns, wanted.fields, strict=True)]
         times = arrived[good] if wanted.time is None else np.asarray(columns[wanted.time].values, np.int64)
+        kept_columns = tuple(columns[position] for position in used)
+        good_offsets = offsets[good]
+        large = too_large(kept_columns, len(good))
+        if large is not None:
+            dead += [
+                self._dead(key, int(offsets[at]), values[int(at)].as_py(), BadRow(0, "", TOO_LARGE, b""))
+                for at in good[large]
+            ]
+            fit = np.flatnonzero(~large)
+            good_offsets, times = good_offsets[fit], times[fit]
+            kept_columns = tuple(column.take(fit) for column in kept_columns)
         return self._shufflers[key.source].pack(
             key.partition,
             predecessor,
-            offsets[good],
+            good_offsets,
             times,
-            [columns[position] for position in used],
+            kept_columns,
             sorted(dead, key=lambda record: record.offset),
         )
 
     def _dead(self, key: SourcePartition, offset: int, raw: bytes, bad: BadRow) -> DeadRecord:
         place = f"{self._query.sources[key.source].name}, partition {key.partition}, offset {offset}"
-        return DeadRecord(offset, raw, place + (f", column {bad.column}" if bad.column else ""), bad.reason)
+        kept, reason = kept_raw(raw, bad.reason)
+        return DeadRecord(offset, kept, place + (f", column {bad.column}" if bad.column else ""), reason)
