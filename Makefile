@@ -125,6 +125,11 @@ test: servers ## Every test that needs no cluster, and the simulator: at most fi
 dataplane: servers ## The longer tests of the tiers as processes, over a real Kafka and a real Redis
 	$(BIN)/python -m pytest -rs -m long --durations 20 tests/dataplane
 
+.PHONY: chaos
+chaos: servers ## Faults on real processes: all of them, or some (SEED=…; ARGS='--brief'); writes docs/chaos.md
+	$(BIN)/python -m tests.chaos --seed $(SEED) --json $(VENV)/chaos.json \
+		$(or $(ARGS),--write docs/chaos.md)
+
 .PHONY: simulate soak
 simulate: setup ## One simulated run with its story (SEED=…; ALL=1: the whole of it)
 	$(BIN)/python -m tests.simulation simulate --seed $(SEED) $(if $(ALL),--all)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import subprocess
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -37,13 +38,16 @@ def cluster_id(unique: uuid.UUID) -> str:
 
 @dataclass(frozen=True)
 class KafkaServer:
-    """`advertised`: the address under which clients reach it; the test cluster's pods come over the bridge's."""
+    """`advertised`: the address under which clients reach it; the test cluster's pods come over the bridge's. `doors`:
+    by name in capitals, more listeners of this machine, each with the port that it has and the one that its clients are
+    told: a relay's, which can be cut."""
 
     folder: Path
     port: int
     controller_port: int
     advertised: str = "127.0.0.1"
     heap: str = "768m"
+    doors: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def bootstrap(self) -> str:
@@ -73,13 +77,18 @@ class KafkaServer:
         return True
 
     def _settings(self) -> dict[str, object]:
+        listeners = [f"CLIENTS://0.0.0.0:{self.port}", f"CONTROLLER://127.0.0.1:{self.controller_port}"]
+        advertised = [f"CLIENTS://{self.advertised}:{self.port}"]
+        for name, (port, told) in self.doors.items():
+            listeners.append(f"{name}://127.0.0.1:{port}")
+            advertised.append(f"{name}://127.0.0.1:{told}")
         return {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
-            "listeners": f"CLIENTS://0.0.0.0:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "advertised.listeners": f"CLIENTS://{self.advertised}:{self.port}",
-            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": ",".join(f"{each.split(':')[0]}:PLAINTEXT" for each in listeners),
             "inter.broker.listener.name": "CLIENTS",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": self.folder / "data",

@@ -1,0 +1,66 @@
+"""Logs trimmed further than the query allows, while who reads them is down: a person's mistake, or a retention that
+somebody set. Nothing can bring those records back, so the tier must stop and say what is gone and what to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.chaos.flow import Flow
+from tests.chaos.stage import Stage
+
+DOWN_S, STOP_LIMIT_S = 3.0, 90.0
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """`code` None: it did not stop. `sentence`: the last line it wrote."""
+
+    tier: str
+    code: int | None
+    sentence: str
+    words: tuple[str, ...]
+
+    def wrong(self) -> str | None:
+        if self.code is None:
+            return f"{self.tier} goes on, though its log was trimmed too far"
+        lacking = [word for word in self.words if word not in self.sentence]
+        if self.code == 0 or lacking:
+            return f"{self.tier} stops with code {self.code} and does not say {lacking}: {self.sentence}"
+        return None
+
+
+def trim_too_far(stage: Stage, flow: Flow, say: Callable[[str], None]) -> list[Stopped]:
+    """One tier after the other, from the end of the way to its beginning."""
+    flow.resume()
+    time.sleep(DOWN_S)
+    found = []
+    for tier, topics, words in (
+        ("joiner", (".0L0", ".0R0"), ("trimmed",)),
+        ("dispatcher", (".shuffled",), ("trimmed",)),
+        ("shuffler", ("-r", "-s"), ("offset",)),
+    ):
+        stage.keeper.hold(tier)
+        time.sleep(DOWN_S)
+        places = [place for topic in topics for place in stage.topics(topic) if not place.topic.endswith(".progress")]
+        if tier == "joiner":
+            stage.redis_client().flushall()
+        stage.delete_records(places)
+        known = len(stage.keeper.ended)
+        stage.keeper.release(tier)
+        found.append(_stopped(stage, tier, known, words))
+        stage.keeper.hold(tier)
+        say(f"{tier}, its log trimmed too far: {found[-1].sentence}")
+    flow.pause()
+    return found
+
+
+def _stopped(stage: Stage, tier: str, known: int, words: tuple[str, ...]) -> Stopped:
+    deadline = time.monotonic() + STOP_LIMIT_S
+    while time.monotonic() < deadline:
+        for ended in stage.keeper.ended[known:]:
+            if ended.tier == tier:
+                return Stopped(tier, ended.code, ended.said.strip().splitlines()[-1] if ended.said else "", words)
+        time.sleep(0.2)
+    return Stopped(tier, None, "", words)
