@@ -11,15 +11,18 @@ import redis
 from biclique.ports.checkpoints import KEPT, CheckpointStore
 from biclique.ports.folder import FolderStore
 from biclique.ports.memory import MemoryStore
+from biclique.ports.patient_store import PatientStore
 from biclique.ports.redis_store import RedisStore
 from biclique.ports.s3_store import S3Store
 from biclique.routing.table import Move, Subgroup, UnitId
+from biclique.tiers.effects import BlobsLost, Publication
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import BlobRef, Manifest
 from tests.simulation.faulty_store import FaultyStore
 
 ONE, OTHER = Producer("joiner", "0L0.0"), Producer("joiner", "0L0.1#2")
 UNIT = UnitId(Subgroup(0, 1, 3), 4, 5)
+PUBLISHED = Publication.PUBLISHED
 
 
 def memory(request: pytest.FixtureRequest) -> CheckpointStore:
@@ -36,6 +39,12 @@ def faulty_without_faults(request: pytest.FixtureRequest) -> CheckpointStore:
     return FaultyStore(random.Random(1))
 
 
+def redis_patiently(request: pytest.FixtureRequest) -> CheckpointStore:
+    inner = redis_keys(request)
+    assert isinstance(inner, RedisStore)
+    return PatientStore(inner, "Redis", inner.cut)
+
+
 def redis_keys(request: pytest.FixtureRequest) -> CheckpointStore:
     server = request.getfixturevalue("redis_server")
     client = redis.Redis(port=server.port)
@@ -49,7 +58,10 @@ def s3_bucket(request: pytest.FixtureRequest) -> CheckpointStore:
     return S3Store(client, bucket, "checkpoints")
 
 
-@pytest.fixture(params=[memory, folder, faulty_without_faults, redis_keys, s3_bucket], ids=lambda make: make.__name__)
+STORES = [memory, folder, faulty_without_faults, redis_keys, redis_patiently, s3_bucket]
+
+
+@pytest.fixture(params=STORES, ids=lambda make: make.__name__)
 def store(request: pytest.FixtureRequest) -> CheckpointStore:
     return request.param(request)
 
@@ -87,25 +99,39 @@ def test_a_manifest_comes_back_whole(store: CheckpointStore) -> None:
         blobs=(BlobRef("a", 0, 5, (1 << 64) - 1, False), BlobRef("moved", 1, 6, 0, True)),
         adopted=frozenset({Move(UNIT, UNIT._replace(number=9), 7), Move(UNIT, UNIT._replace(generation=0), 8)}),
     )
-    assert store.publish(ONE, whole)
+    assert [store.put(blob.name, b"x") for blob in whole.blobs] == [True, True]
+    assert store.publish(ONE, whole) is PUBLISHED
     assert store.load(ONE) == (whole,)
 
 
 def test_the_newest_three_stand_newest_first(store: CheckpointStore) -> None:
     for n in range(6):
-        assert store.publish(ONE, manifest(n))
-    assert store.publish(OTHER, manifest(40))
+        assert store.publish(ONE, manifest(n)) is PUBLISHED
+    assert store.publish(OTHER, manifest(40)) is PUBLISHED
     assert store.load(ONE) == (manifest(5), manifest(4), manifest(3))
     assert store.load(OTHER) == (manifest(40),)
 
 
 def test_an_older_incarnation_is_refused_and_changes_nothing(store: CheckpointStore) -> None:
-    assert store.publish(ONE, manifest(1, incarnation=2))
-    assert store.publish(ONE, manifest(2, incarnation=3))
-    assert not store.publish(ONE, manifest(9, incarnation=2))
-    assert store.publish(ONE, manifest(3, incarnation=3))
-    assert store.publish(OTHER, manifest(1, incarnation=1)), "each owner is fenced for itself"
+    assert store.publish(ONE, manifest(1, incarnation=2)) is PUBLISHED
+    assert store.publish(ONE, manifest(2, incarnation=3)) is PUBLISHED
+    assert store.publish(ONE, manifest(9, incarnation=2)) is Publication.SUPERSEDED
+    assert store.publish(ONE, manifest(3, incarnation=3)) is PUBLISHED
+    assert store.publish(OTHER, manifest(1, incarnation=1)) is PUBLISHED, "each owner is fenced for itself"
     assert [m.frontier for m in store.load(ONE)] == [3, 2, 1]
+
+
+def test_a_manifest_that_names_a_blob_which_is_gone_is_refused_and_the_store_says_which(store: CheckpointStore) -> None:
+    store.put("0L0.0/1-1-0", b"here")
+    assert store.publish(ONE, manifest(1, "0L0.0/1-1-0")) is PUBLISHED
+    gone = BlobsLost(frozenset({"0L0.0/1-2-0", "ä/other"}))
+    assert store.publish(ONE, manifest(2, "0L0.0/1-1-0", "0L0.0/1-2-0", "ä/other")) == gone
+    assert store.load(ONE) == (manifest(1, "0L0.0/1-1-0"),)
+    assert store.publish(OTHER, manifest(2, "alone")) == BlobsLost(frozenset({"alone"}))
+    for name in gone.names:
+        store.put(name, b"again")
+    assert store.publish(ONE, manifest(2, "0L0.0/1-1-0", "0L0.0/1-2-0", "ä/other")) is PUBLISHED
+    assert [m.frontier for m in store.load(ONE)] == [2, 1]
 
 
 def test_a_blob_stays_while_a_kept_manifest_names_it_and_goes_then(store: CheckpointStore) -> None:

@@ -5,7 +5,8 @@
 * A merger's transaction writes no more rows than `groups_written`.
 * A unit of the first stage holds no more rows that wait than `held_rows`, or those of one epoch where that alone has
   more: less than an epoch cannot be handled.
-* A checkpoint is a few manifests of blobs with a bounded number of rows.
+* A checkpoint is a few manifests of blobs with a bounded number of rows. Beside bounds: none names a blob that was
+  gone when it was taken, and when the faults are over every unit comes to one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.model.evidence import Evidence, Violation
 from tests.model.pieces import Logs
 
 PROMISE = "work is bounded"
+CHECKPOINTS = "what a store has lost is sealed again"
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,15 @@ class Limits:
 @dataclass(frozen=True)
 class Use:
     """`transactions`: all that were committed. `held`: the most rows that waited in a unit at once. `manifests`: the
-    most that the store kept for one owner; `blob_rows`: of the greatest blob that a joiner sealed."""
+    most that the store kept for one owner; `blob_rows`: of the greatest blob that a joiner sealed.
+    `checkpoints`: what is wrong with those that were taken, or were not."""
 
     limits: Limits
     transactions: tuple[Commit, ...] = ()
     held: Mapping[UnitId, int] = field(default_factory=dict)
     manifests: int = 0
     blob_rows: int = 0
+    checkpoints: tuple[str, ...] = ()
 
 
 def bound_violations(evidence: Evidence, logs: Logs, use: Use) -> Iterator[Violation]:
@@ -71,6 +75,8 @@ def bound_violations(evidence: Evidence, logs: Logs, use: Use) -> Iterator[Viola
         yield Violation(PROMISE, f"the store keeps {use.manifests} manifests of one owner, not {limits.manifests}")
     if use.blob_rows > limits.blob_rows:
         yield Violation(PROMISE, f"a blob has {use.blob_rows} rows, and may have {limits.blob_rows}")
+    for wrong in use.checkpoints:
+        yield Violation(CHECKPOINTS, wrong)
 
 
 def _taken(transaction: Commit) -> int:

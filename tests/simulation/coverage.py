@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from biclique.tiers.dispatcher import FATES
 from tests.simulation import observer
+from tests.simulation.faulty_store import AWAY, FULL
 
 SEEDS_ENOUGH = 2500  # so many runs must have come across everything
 
@@ -77,6 +78,8 @@ OBSERVED = (
         observer.READ_AGAIN,
         observer.BLOB_GONE,
         observer.HALF,
+        observer.LOST,
+        observer.SKIPPED,
     ),
 )
 
@@ -91,6 +94,7 @@ KINDS = (
     *(f"a loop ends: {end}" for end in ENDS),
     *OBSERVED,
     *SCALINGS,
+    *(AWAY, FULL),
     *(ABORTED, TRIMMED, TOGETHER, OVERFLOW),
     *(f"records {fate}" for fate in FATES),
 )

@@ -1,4 +1,5 @@
-"""A checkpoint store that loses, truncates, corrupts and rolls back: all that a store may do to those who trust it.
+"""A checkpoint store that loses, truncates, corrupts, rolls back, goes away and fills up: all that a store may do to
+those who trust it.
 
 It is the memory store with its contents damaged from outside, so that between two faults it keeps the store's contract.
 """
@@ -9,6 +10,11 @@ import random
 from collections.abc import Callable
 
 from biclique.ports.memory import MemoryStore
+from biclique.tiers.effects import BlobsLost, Publication
+from biclique.tiers.messages import Producer
+from biclique.tiers.progress import Manifest
+
+AWAY, FULL = "the store cannot be reached", "the store is full"
 
 
 class FaultyStore(MemoryStore):
@@ -16,6 +22,36 @@ class FaultyStore(MemoryStore):
         super().__init__()
         self._rng = rng
         self._remembered = (dict(self._manifests), dict(self._blobs))
+        self.away = self.full = False
+        self.wrong: list[str] = []  # manifests that were taken although a blob was gone
+
+    def load(self, owner: Producer) -> tuple[Manifest, ...]:
+        return () if self.away else super().load(owner)
+
+    def get(self, name: str) -> bytes | None:
+        return None if self.away else super().get(name)
+
+    def put(self, name: str, data: bytes) -> bool:
+        return not self.away and not self.full and super().put(name, data)
+
+    def publish(self, owner: Producer, manifest: Manifest) -> Publication | BlobsLost:
+        if self.away or self.full:
+            return Publication.UNAVAILABLE
+        there, newest = set(self._blobs), self._manifests.get(owner, ())[:1]
+        answer = super().publish(owner, manifest)
+        gone = [ref.name for ref in manifest.blobs if ref.name not in there]
+        if answer is Publication.PUBLISHED and gone and newest != (manifest,):
+            self.wrong.append(f"a manifest of {owner} was taken although blob {gone[0]} is gone")
+        return answer
+
+    def come_and_go(self, rng: random.Random) -> str:
+        """A server that is cut off and comes back, or that is full until somebody makes room."""
+        if self.away or self.full:
+            self.away = self.full = False
+            return "the store is back"
+        self.away = rng.random() < 0.5
+        self.full = not self.away
+        return AWAY if self.away else FULL
 
     def kept(self) -> tuple[int, int]:
         """The most manifests of one owner, and the most rows of one blob of a joiner."""

@@ -6,13 +6,16 @@ from __future__ import annotations
 from typing import Any
 
 from biclique.tiers.effects import (
+    BlobsLost,
     Commit,
     Effect,
     Fence,
     GetBlob,
     LoadManifests,
     Outcome,
+    Publication,
     PublishManifest,
+    PutBlob,
     Read,
     ReadProgress,
     Rest,
@@ -29,6 +32,12 @@ REPLAY = "a unit replays its log"
 RESTORED, FROM_NOTHING = "a restart finds manifests", "a restart finds no manifest"
 READ_AGAIN = "a shed block is read again"
 BLOB_GONE = "a restart lacks a blob"
+LOST, SKIPPED = "lost blobs are sealed again", "a checkpoint is skipped"
+ANSWERS = {
+    Publication.PUBLISHED: SEALED,
+    Publication.SUPERSEDED: "a manifest is refused",
+    Publication.UNAVAILABLE: SKIPPED,
+}
 
 
 class Observer:
@@ -56,7 +65,9 @@ class Observer:
                     if any(isinstance(record, Signal) and record.idle for _, record in sends[-1:]):
                         found.append(IDLE)
             case PublishManifest():
-                found.append(SEALED if answer else "a manifest is refused")
+                found.append(LOST if isinstance(answer, BlobsLost) else ANSWERS[answer])
+            case PutBlob() if not answer:
+                found.append(SKIPPED)
             case GetBlob() if answer is None:
                 found.append(BLOB_GONE)
             case LoadManifests(owner) if owner != self._owner:

@@ -39,6 +39,7 @@ from tests.simulation.hosting import Hosting, Tier
 from tests.simulation.operator import Kind, Operator
 from tests.simulation.process import Process
 from tests.simulation.scenario import Scenario, scenario_of, with_count_windows
+from tests.simulation.sealing import unsealed
 from tests.simulation.shuffler_tasks import ShufflerTasks
 
 PASSES_MAX = 40
@@ -59,13 +60,15 @@ class World:
     def __init__(self, seed: int, tracing: bool = False) -> None:
         self.seed, self.rng, self.tracing, self.story = seed, random.Random(seed), tracing, list[str]()
         self.now = self.began = self.rng.choice(BEGINNINGS_MS)
-        self.faults, self.finishing = True, False
+        self.faults, self.finishing, self.sealing = True, False, False
         rates = (0, 0.5, 1, 2)
         self.rates = {kind: self.rng.choice(rates) for kind in FAULTS}  # each run has its own mix of faults
         self.focus = focus_of(seed)
         self.rates |= self.focus.rates
         self.together = random.Random(f"{seed}/hosts").random() < 0.2  # all dispatchers in one process
         self.slow_starts = random.Random(f"{seed}/starts").random() < 0.3
+        goes = random.Random(f"{seed}/store comes and goes")
+        self.store_goes = goes if goes.random() < 0.3 else None
         self.happened: Counter[str] = Counter()
         self.held: Counter[UnitId] = Counter()  # the most rows that waited in each unit
         apart = random.Random(f"{seed}/count-window")
@@ -111,7 +114,7 @@ class World:
 
     def orders(self, process: Process) -> Orders:
         seal = self.faults and self.rng.random() < self.scenario.seal_rate
-        return Orders(seal=seal, finish=self.finishing)
+        return Orders(seal=seal or self.sealing, finish=self.finishing)
 
     def table(self, version: int | None) -> RoutingTable | None:
         """What a process sees of the tables: perhaps not the newest yet."""
@@ -326,8 +329,15 @@ class World:
             done = self.rng.choice((store.truncate_blob, store.corrupt_blob))()
         elif self.rng.random() < 0.2:
             store.remember()
+        if self.store_goes is not None and self.store_goes.random() < 0.3:
+            self._store_comes_and_goes(self.store_goes)
         if done:
             self.note(done)
+
+    def _store_comes_and_goes(self, rng: random.Random) -> None:
+        what = self.store.come_and_go(rng)
+        self.happened[what] += 1
+        self.note(what)
 
     def _trim(self) -> None:
         """Each unit partition, by the rule of tiers/trimming.py and what is committed."""
@@ -393,7 +403,7 @@ class World:
         try:
             for _ in range(self.scenario.actions):
                 self.act()
-            self.faults = False
+            self.faults = self.store.away = self.store.full = False
             self.note("the faults stop")
             self._settle()
         except SumOverflow as overflow:
@@ -453,6 +463,10 @@ class World:
             self.now += 60
             self.log.settle()
             self._run_until_all_rest()
+        self.sealing = True
+        for _ in range(3):  # what the store has lost shows with the first
+            self.now += 60
+            self._run_until_all_rest()
 
     def evidence(self) -> Evidence:
         reach = self.operator.reach()
@@ -473,7 +487,8 @@ class World:
 
     def use(self) -> Use:
         manifests, blob_rows = self.store.kept()
-        return Use(self.tiers.limits, tuple(self.log.committed()), self.held, manifests, blob_rows)
+        wrong = (*self.store.wrong, *unsealed(self.store, self.processes.values()))
+        return Use(self.tiers.limits, tuple(self.log.committed()), self.held, manifests, blob_rows, wrong)
 
     def _unfinished(self, announced: bool) -> Iterator[str]:
         if not announced:

@@ -19,9 +19,10 @@ def run() -> tuple[World, Use]:
         if plain and world.scenario.pending_rows_max == 2 and world.scenario.seal_rate:
             assert world.run() == []
             use = world.use()
-            if use.blob_rows > 1 and use.manifests > 1:
+            matched = any(made.owner.tier == "joiner" and made.sends for made in use.transactions)
+            if matched and use.blob_rows > 1 and use.manifests > 1:
                 return world, use
-    raise AssertionError("no run sheds blocks and seals")
+    raise AssertionError("no run sheds blocks, matches and seals")
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,9 @@ def test_a_bound_that_is_passed_is_seen(run: tuple[World, Use], limit: str, said
     found = audit(world.evidence(), replace(use, limits=limits, held=held))
     assert {violation.promise for violation in found} == {"work is bounded"}
     assert any(said in violation.what for violation in found)
+
+
+def test_a_checkpoint_that_was_not_as_it_should_be_is_seen(run: tuple[World, Use]) -> None:
+    world, use = run
+    (found,) = audit(world.evidence(), replace(use, checkpoints=("a manifest lacks a blob",)))
+    assert (found.promise, found.what) == ("what a store has lost is sealed again", "a manifest lacks a blob")

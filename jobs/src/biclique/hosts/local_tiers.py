@@ -20,7 +20,7 @@ from biclique.ports.checkpoints import CheckpointStore
 from biclique.ports.memory import MemoryLog
 from biclique.routing.table import RoutingTable, UnitId
 from biclique.tiers.dispatcher import HEARTBEAT_MS, dispatcher_producer
-from biclique.tiers.effects import Effect, Loop, Orders, PublishManifest
+from biclique.tiers.effects import Effect, Loop, Orders, Publication, PublishManifest
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.loops import Watch, dispatcher_loop, joiner_loop, merger_loop
 from biclique.tiers.merger import merger_producer
@@ -119,7 +119,7 @@ class LocalTiers:
 
         def perform(effect: Effect) -> object:
             answer = performer(effect)
-            if isinstance(effect, PublishManifest) and answer:
+            if isinstance(effect, PublishManifest) and answer is Publication.PUBLISHED:
                 self._sealing.discard(owner)
                 self._sealed[owner] = effect.manifest.frontier
             return answer

@@ -20,6 +20,7 @@ from biclique.ports.checkpoints import KEPT
 from biclique.ports.file_sink import naming
 from biclique.ports.manifest_json import decode_manifest, encode_manifest
 from biclique.ports.sealed_bytes import sealed, unsealed
+from biclique.tiers.effects import BlobsLost, Publication
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import Manifest
 
@@ -57,15 +58,21 @@ class FolderStore:
             return None
         return unsealed(stored)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes) -> bool:
         _write(self._blobs / _name(name), sealed(data))
+        return True
 
-    def publish(self, owner: Producer, manifest: Manifest) -> bool:
+    def publish(self, owner: Producer, manifest: Manifest) -> Publication | BlobsLost:
         with self._lock:
             key = _name(str(owner))
             kept = self._kept.get(key, ())
             if kept and kept[0][1].incarnation > manifest.incarnation:
-                return False
+                return Publication.SUPERSEDED
+            if kept and kept[0][1] == manifest:
+                return Publication.PUBLISHED
+            lost = frozenset(blob.name for blob in manifest.blobs if not (self._blobs / _name(blob.name)).exists())
+            if lost:
+                return BlobsLost(lost)
             sequence = kept[0][0] + 1 if kept else 0
             (self._owners / key).mkdir(exist_ok=True)
             _write(self._file(key, sequence), encode_manifest(manifest))
@@ -76,7 +83,7 @@ class FolderStore:
                 for blob in dropped.blobs:
                     if blob.name not in named:
                         (self._blobs / _name(blob.name)).unlink(missing_ok=True)
-            return True
+            return Publication.PUBLISHED
 
     def retract(self, owner: Producer, frontier: int) -> None:
         """Forget the manifests ahead of a frontier: a process that died between them and its commit left them, and so

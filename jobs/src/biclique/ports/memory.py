@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from biclique.ports.checkpoints import KEPT
 from biclique.ports.log import Bounds
-from biclique.tiers.effects import Commit, Fetched, Outcome
+from biclique.tiers.effects import BlobsLost, Commit, Fetched, Outcome, Publication
 from biclique.tiers.messages import Address, Producer, Record
 from biclique.tiers.progress import Manifest, Progress
 
@@ -155,19 +155,25 @@ class MemoryStore:
         with self._lock:
             return self._blobs.get(name)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes) -> bool:
         with self._lock:
             self._blobs[name] = data
+        return True
 
-    def publish(self, owner: Producer, manifest: Manifest) -> bool:
+    def publish(self, owner: Producer, manifest: Manifest) -> Publication | BlobsLost:
         with self._lock:
             kept = self._manifests.get(owner, ())
             if kept and kept[0].incarnation > manifest.incarnation:
-                return False
+                return Publication.SUPERSEDED
+            if kept and kept[0] == manifest:
+                return Publication.PUBLISHED
+            lost = frozenset(blob.name for blob in manifest.blobs if blob.name not in self._blobs)
+            if lost:
+                return BlobsLost(lost)
             self._manifests[owner] = (manifest, *kept[: KEPT - 1])
             named = {blob.name for manifests in self._manifests.values() for m in manifests for blob in m.blobs}
             for dropped in kept[KEPT - 1 :]:
                 for blob in dropped.blobs:
                     if blob.name not in named:
                         self._blobs.pop(blob.name, None)
-            return True
+            return Publication.PUBLISHED

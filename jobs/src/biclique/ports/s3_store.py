@@ -10,14 +10,16 @@ there, or the place behind it. Numbers count down from the top, so that a listin
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from biclique.ports.checkpoints import KEPT
+from biclique.ports.checkpoints import KEPT, StoreUnavailable
 from biclique.ports.manifest_json import decode_manifest, encode_manifest
 from biclique.ports.sealed_bytes import sealed, unsealed
+from biclique.tiers.effects import BlobsLost, Publication
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import Manifest
 
@@ -32,31 +34,50 @@ class S3Store:
         self._client, self._bucket, self._prefix = client, bucket, prefix
 
     def load(self, owner: Producer) -> tuple[Manifest, ...]:
-        return tuple(manifest for _, manifest in self._kept(owner))
+        with _unavailable():
+            return tuple(manifest for _, manifest in self._kept(owner))
 
     def get(self, name: str) -> bytes | None:
-        stored = self._read(self._blob(name))
-        if stored is None:
-            return None
-        return unsealed(stored)
+        with _unavailable():
+            stored = self._read(self._blob(name))
+        return None if stored is None else unsealed(stored)
 
-    def put(self, name: str, data: bytes) -> None:
-        self._client.put_object(Bucket=self._bucket, Key=self._blob(name), Body=sealed(data))
+    def put(self, name: str, data: bytes) -> bool:
+        with _unavailable():
+            self._client.put_object(Bucket=self._bucket, Key=self._blob(name), Body=sealed(data))
+        return True
 
-    def publish(self, owner: Producer, manifest: Manifest) -> bool:
+    def publish(self, owner: Producer, manifest: Manifest) -> Publication | BlobsLost:
+        with _unavailable():
+            return self._published(owner, manifest)
+
+    def _published(self, owner: Producer, manifest: Manifest) -> Publication | BlobsLost:
         body = encode_manifest(manifest)
         for _ in range(ATTEMPTS):
             keys = self._keys(f"{self._owner(owner)}/")
             kept = [(key, found) for key in keys if (found := self._manifest(key)) is not None]
             if kept and kept[0][1].incarnation > manifest.incarnation:
-                return False
+                return Publication.SUPERSEDED
             if kept and kept[0][1] == manifest:
-                return True  # a retry after a lost answer
+                return Publication.PUBLISHED  # a retry after a lost answer
+            lost = self._lost(manifest)
+            if lost:
+                return BlobsLost(lost)
             newest = SEQUENCES - int(keys[0].rsplit("/", 1)[1]) if keys else 0
             if self._put_new(f"{self._owner(owner)}/{SEQUENCES - newest - 1:017d}", body):
                 self._drop(keys[KEPT - 1 :])
-                return True
-        return False
+                return Publication.PUBLISHED
+        return Publication.UNAVAILABLE
+
+    def _lost(self, manifest: Manifest) -> frozenset[str]:
+        """One listing and not a question for each: the blobs of a unit begin with the same letters."""
+        keys = {self._blob(blob.name): blob.name for blob in manifest.blobs}
+        if not keys:
+            return frozenset()
+        least, greatest = min(keys), max(keys)
+        common = next((n for n, (a, b) in enumerate(zip(least, greatest, strict=False)) if a != b), len(least))
+        there = self._keys(least[:common])
+        return frozenset(keys[key] for key in keys.keys() - set(there))
 
     def _drop(self, keys: list[str]) -> None:
         """Manifests first, then the blobs that no manifest of any owner names any more: a crash in between leaves blobs
@@ -107,3 +128,11 @@ class S3Store:
 
     def _blob(self, name: str) -> str:
         return f"{self._prefix}/blobs/{quote(name, safe='')}"
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise StoreUnavailable(f"the bucket of checkpoints does not answer as it should: {error}") from None

@@ -10,8 +10,8 @@ inside the embedded engine, and in the simulator, which may crash or pause it at
 | Commit           | Outcome                                                                                      |
 | LoadManifests    | tuple[Manifest, ...], newest first, at most 3                                                |
 | GetBlob          | bytes, or None if it is gone                                                                 |
-| PutBlob          | None                                                                                         |
-| PublishManifest  | bool: False if a newer incarnation has published                                             |
+| PutBlob          | bool: False if the store cannot take it now                                                  |
+| PublishManifest  | Publication, or BlobsLost where it names blobs that are gone                                 |
 | ReadTable        | RoutingTable: of that version, or the newest that this process can see; None if not yet seen |
 | Consult          | Orders                                                                                       |
 | ReadClock        | int: milliseconds of this machine's wall clock (it may jump)                                 |
@@ -96,6 +96,19 @@ class PutBlob:
 class PublishManifest:
     owner: Producer
     manifest: Manifest
+
+
+class Publication(Enum):
+    PUBLISHED = "published"
+    SUPERSEDED = "a newer incarnation has published"
+    UNAVAILABLE = "the store cannot be reached, or takes nothing"  # or nobody knows; asking again is harmless
+
+
+@dataclass(frozen=True, slots=True)
+class BlobsLost:
+    """The manifest was not published: the store no longer has these of the blobs that it names."""
+
+    names: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -390,6 +390,11 @@ class Joiner:
         for state in self.states.values():
             yield from state.seal(names)
 
+    def unseal(self, lost: frozenset[str]) -> None:
+        """The store has lost these blobs: the next seal makes others in their place."""
+        for state in self.states.values():
+            state.unseal(lost)
+
     def manifest(self, incarnation: int) -> Manifest:
         """Of what has just been sealed."""
         return Manifest(

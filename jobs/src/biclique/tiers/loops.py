@@ -19,6 +19,7 @@ from biclique.routing.table import Move, RoutingTable, UnitId
 from biclique.tiers.cutting import RECORD_BYTES_MAX
 from biclique.tiers.dispatcher import Dispatcher, dispatcher_producer
 from biclique.tiers.effects import (
+    BlobsLost,
     Commit,
     Consult,
     Effect,
@@ -30,6 +31,7 @@ from biclique.tiers.effects import (
     Loop,
     Orders,
     Outcome,
+    Publication,
     PublishManifest,
     PutBlob,
     Read,
@@ -195,8 +197,8 @@ def joiner_loop(
             joiner.committed(announcement)
         if orders.seal and not joiner.replaying and joiner.progress.cursor is None:
             serial += 1
-            published = yield from _seal(joiner, incarnation, serial, owner)
-            if not published:
+            sealed = yield from _seal(joiner, incarnation, serial, owner)
+            if sealed is Publication.SUPERSEDED:
                 return End.FENCED
         if frontier is None and not read:
             yield Rest(REST_MS)
@@ -256,12 +258,20 @@ def _step(
     return Outcome.COMMITTED
 
 
-def _seal(joiner: Joiner, incarnation: int, serial: int, owner: Producer) -> Generator[Effect, Any, bool]:
-    """Blobs first, then the manifest that names them: a crash in between leaves blobs that nobody names."""
+def _seal(
+    joiner: Joiner, incarnation: int, serial: int, owner: Producer
+) -> Generator[Effect, Any, Publication | BlobsLost]:
+    """Blobs first, then the manifest that names them: a crash in between leaves blobs that nobody names. A store that
+    takes nothing now costs this checkpoint and no more: the unit goes on, and what the store turns out to lack when the
+    next manifest is to be published is sealed again."""
     for ref, data in joiner.seal(incarnation, serial):
-        yield PutBlob(ref.name, data)
-    published: bool = yield PublishManifest(owner, joiner.manifest(incarnation))
-    return published
+        taken: bool = yield PutBlob(ref.name, data)
+        if not taken:
+            return Publication.UNAVAILABLE
+    answer: Publication | BlobsLost = yield PublishManifest(owner, joiner.manifest(incarnation))
+    if isinstance(answer, BlobsLost):
+        joiner.unseal(answer.names)
+    return answer
 
 
 def _load(manifest: Manifest, load: Callable[[BlobRef, bytes], None]) -> Generator[Effect, Any, bool]:
@@ -411,8 +421,8 @@ def merger_loop(
             merger.committed(turn)
         if orders.seal and not merger.replaying and merger.progress.cursor is None:
             serial += 1
-            published = yield from _seal_merger(merger, me, incarnation, serial)
-            if not published:
+            sealed = yield from _seal_merger(merger, me, incarnation, serial)
+            if sealed is Publication.SUPERSEDED:
                 return End.FENCED
         if turns is None and not fetched.records:
             yield Rest(REST_MS)
@@ -431,13 +441,18 @@ def _restored_merger(
     return Merger(plan, number, progress, None, hold, written_max, shares_max)
 
 
-def _seal_merger(merger: Merger, me: Producer, incarnation: int, serial: int) -> Generator[Effect, Any, bool]:
+def _seal_merger(
+    merger: Merger, me: Producer, incarnation: int, serial: int
+) -> Generator[Effect, Any, Publication | BlobsLost]:
+    """Everything anew each time: what a store has lost of it was of no use any more."""
     refs: list[BlobRef] = []
     for n, (what, rows, data) in enumerate(merger.seal()):
         ref = BlobRef(f"{me.tier}-{me.name}/{incarnation}-{serial}-{n}", what, rows, checksum(data), False)
         refs.append(ref)
-        yield PutBlob(ref.name, data)
+        taken: bool = yield PutBlob(ref.name, data)
+        if not taken:
+            return Publication.UNAVAILABLE
     progress = merger.progress
     manifest = Manifest(incarnation, progress.frontier, progress.frontier, progress.offset, tuple(refs))
-    published: bool = yield PublishManifest(me, manifest)
-    return published
+    answer: Publication | BlobsLost = yield PublishManifest(me, manifest)
+    return answer

@@ -70,7 +70,8 @@ def oldest_needed(side: Side, watermark: int, counted: Counts) -> int | None:
 class _Sealed:
     ref: BlobRef
     size: int  # bytes of its rows
-    first: int | None  # reference of its first row; None: not the first blob of its seal, and never written again
+    start: int  # reference from which on its rows were taken
+    opens: bool  # the first blob of its seal; another one is not written again for being small
     newest_needed: int  # greatest of what the window measures of its rows: `oldest` time, or rank
 
 
@@ -179,19 +180,28 @@ class SideState:
             if part.sealed_to == part.store.end:
                 continue
             last = part.sealed[-1] if part.sealed else None
-            if last is not None and last.first is not None and self._is_small(last):
-                part.sealed_to = last.first
+            if last is not None and last.opens and self._is_small(last):
+                part.sealed_to = last.start
                 part.sealed.pop()
-            first: int | None = part.sealed_to
+            opens = True
             while part.sealed_to < part.store.end:
-                rows, behind = part.store.rows_from(part.sealed_to, limits.most, limits.bytes_most)
-                part.sealed_to = behind
+                start = part.sealed_to
+                rows, part.sealed_to = part.store.rows_from(start, limits.most, limits.bytes_most)
                 if len(rows):
                     data = encode_rows(rows, self._types)
                     ref = BlobRef(next(names), self.number, len(rows), checksum(data), part.adopted)
-                    part.sealed.append(_Sealed(ref, rows.nbytes, first, self._newest_needed(rows)))
-                    first = None
+                    part.sealed.append(_Sealed(ref, rows.nbytes, start, opens, self._newest_needed(rows)))
+                    opens = False
                     yield ref, data
+
+    def unseal(self, lost: frozenset[str]) -> None:
+        """These blobs are gone: they are sealed again, and so is all that was sealed behind the first of them. (Not
+        they alone: rows of their stretch may have expired, so that it would be cut elsewhere than before.)"""
+        for part in self._parts:
+            gone = next((n for n, sealed in enumerate(part.sealed) if sealed.ref.name in lost), None)
+            if gone is not None:
+                part.sealed_to = part.sealed[gone].start
+                del part.sealed[gone:]
 
     def _is_small(self, sealed: _Sealed) -> bool:
         return sealed.ref.rows < self._blob_rows.least and sealed.size < self._blob_rows.bytes_most // 4
@@ -212,7 +222,7 @@ class SideState:
             return
         part = self._adopted() if ref.adopted else self._parts[0]
         first = self._append(part.store, rows)
-        part.sealed.append(_Sealed(ref, rows.nbytes, first, self._newest_needed(rows)))
+        part.sealed.append(_Sealed(ref, rows.nbytes, first, True, self._newest_needed(rows)))
         part.sealed_to = part.store.end
 
 

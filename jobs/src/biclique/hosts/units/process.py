@@ -9,10 +9,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import redis
-
 from biclique.hosts.perform import Performer
 from biclique.hosts.shuffle.packing import dispatcher_of
+from biclique.hosts.units.checkpoints import Checkpoints
 from biclique.hosts.units.spec import UnitSpec
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
@@ -20,12 +19,13 @@ from biclique.plan.table import first_table
 from biclique.ports.control_folder import ControlFolder
 from biclique.ports.kafka_log import KafkaLog, KafkaSettings
 from biclique.ports.outlets import Outlets
-from biclique.ports.redis_store import RedisStore
+from biclique.ports.patient_store import PatientStore
+from biclique.ports.redis_store import RedisStore, connected
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.query.model import Kafka
 from biclique.routing.table import UnitId
-from biclique.tiers.effects import Effect, End, Loop, Orders, PublishManifest
+from biclique.tiers.effects import Effect, End, Loop, Orders, PublishManifest, PutBlob
 from biclique.tiers.loops import MissingProgress, dispatcher_loop, joiner_loop, merger_loop
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import SourcePartition
@@ -38,9 +38,10 @@ def run_unit(spec: UnitSpec) -> End:
     name = f"{spec.tier} {spec.name}"
     attempt = control.next_attempt(name)
     log = KafkaLog(KafkaSettings(around.kafka, around.prefix, attempt), Wire(plan), Outlets(plan.query))
-    store = RedisStore(redis.Redis.from_url(around.redis), around.prefix)
+    redis_store = RedisStore(connected(around.redis), around.prefix)
+    store = PatientStore(redis_store, f"{name}, Redis at {redis_store.address}", redis_store.cut)
     client = log.client()
-    checkpoints = _Checkpoints(around.checkpoint_s)
+    checkpoints = Checkpoints(around.checkpoint_s, time.monotonic)
     performer = Performer(
         client,
         store,
@@ -84,26 +85,13 @@ def _loop_of(plan: Plan, spec: UnitSpec, log: KafkaLog) -> Loop:
             raise AssertionError(tier)
 
 
-class _Checkpoints:
-    """One is due so often; none before the first interval has passed, since a restart has just restored."""
-
-    def __init__(self, interval_s: float) -> None:
-        self._interval_s, self._next = interval_s, time.monotonic() + interval_s
-
-    def due(self) -> bool:
-        return time.monotonic() >= self._next
-
-    def made(self) -> None:
-        self._next = time.monotonic() + self._interval_s
-
-
-def _driven(loop: Loop, performer: Performer, checkpoints: _Checkpoints) -> End:
+def _driven(loop: Loop, performer: Performer, checkpoints: Checkpoints) -> End:
     try:
         effect: Effect = next(loop)
         while True:
             answer = performer(effect)
-            if isinstance(effect, PublishManifest):
-                checkpoints.made()
+            if isinstance(effect, PublishManifest | PutBlob):
+                checkpoints.answered(answer)
             effect = loop.send(answer)
     except StopIteration as stop:
         end: End = stop.value

@@ -1,0 +1,130 @@
+"""A store with troubles, as a loop sees it: answers, soon, and one word in the log when it goes and when it is back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from biclique.ports.checkpoints import CheckpointStore, StoreUnavailable
+from biclique.ports.memory import MemoryStore
+from biclique.ports.patient_store import Patience, PatientStore
+from biclique.tiers.effects import BlobsLost, Publication
+from biclique.tiers.messages import Producer
+from biclique.tiers.progress import Manifest
+
+OWNER = Producer("joiner", "0L0.0")
+MANIFEST = Manifest(1, 5, 5, 0, ())
+
+
+class Troubled(MemoryStore):
+    """`trouble` is called before each call; it raises, or blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.trouble: Callable[[], None] = lambda: None
+
+    def load(self, owner: Producer) -> tuple[Manifest, ...]:
+        self._meet()
+        return super().load(owner)
+
+    def get(self, name: str) -> bytes | None:
+        self._meet()
+        return super().get(name)
+
+    def put(self, name: str, data: bytes) -> bool:
+        self._meet()
+        return super().put(name, data)
+
+    def publish(self, owner: Producer, manifest: Manifest) -> Publication | BlobsLost:
+        self._meet()
+        return super().publish(owner, manifest)
+
+    def _meet(self) -> None:
+        self.calls += 1
+        self.trouble()
+
+
+def away() -> None:
+    raise StoreUnavailable("connection refused")
+
+
+class Hand:
+    """A clock that sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def patient(store: CheckpointStore, clock: Hand, call_s: float = 30.0) -> PatientStore:
+    patience = Patience(call_s, restore_s=10.0, backoff_s=1.0, backoff_max_s=4.0)
+    return PatientStore(store, "the store", lambda: None, patience, clock, clock.sleep)
+
+
+def test_a_restore_asks_again_for_so_long_and_then_finds_nothing() -> None:
+    inner, clock = Troubled(), Hand()
+    inner.put("a", b"x")
+    inner.publish(OWNER, MANIFEST)
+    store = patient(inner, clock)
+    inner.trouble, inner.calls = away, 0
+    assert store.load(OWNER) == ()
+    assert (inner.calls, clock.now) == (4, 7.0), "at 0, 1, 3 and 7 s, and not at 11"
+    assert store.get("a") is None
+    assert clock.now <= 10.0, "the blobs share the patience of their restore"
+
+
+def test_a_restore_has_what_comes_back_in_time() -> None:
+    inner, clock = Troubled(), Hand()
+    inner.publish(OWNER, MANIFEST)
+    inner.trouble = lambda: away() if clock.now < 3 else None
+    assert patient(inner, clock).load(OWNER) == (MANIFEST,)
+
+
+def test_a_write_is_tried_once_and_costs_no_more() -> None:
+    inner, clock = Troubled(), Hand()
+    store = patient(inner, clock)
+    inner.trouble = away
+    assert not store.put("a", b"x")
+    assert store.publish(OWNER, MANIFEST) is Publication.UNAVAILABLE
+    assert (inner.calls, clock.now) == (2, 0.0)
+
+
+def test_a_call_that_does_not_end_is_cut_and_the_next_one_is_made() -> None:
+    inner, cut = Troubled(), threading.Event()
+    inner.trouble = lambda: (cut.wait(60), away())[1]
+    store = PatientStore(inner, "the store", cut.set, Patience(call_s=0.05))
+    began = time.monotonic()
+    assert not store.put("a", b"x")
+    assert time.monotonic() - began < 20
+    assert cut.is_set()
+    inner.trouble = lambda: None
+    assert store.put("a", b"x")
+    assert store.get("a") == b"x"
+
+
+def test_it_is_said_once_when_it_goes_and_once_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    inner, clock = Troubled(), Hand()
+    store = patient(inner, clock)
+    inner.trouble = away
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            store.put("a", b"x")
+            store.publish(OWNER, MANIFEST)
+        inner.trouble = lambda: None
+        for _ in range(3):
+            store.put("a", b"x")
+            store.publish(OWNER, MANIFEST)
+    assert [record.getMessage() for record in caplog.records] == [
+        "checkpoints: the store: connection refused; work goes on without them, and they are tried again",
+        "checkpoints: the store: it works again",
+    ]
