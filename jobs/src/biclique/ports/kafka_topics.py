@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
+from biclique.ports.kafka_errors import UnfitTopic
 from biclique.ports.kafka_log import MESSAGE_BYTES_MAX, PROGRESS
 
 SECONDS = 30.0
@@ -31,10 +32,6 @@ NEWEST = {
     "min.cleanable.dirty.ratio": "0.1",
     "max.message.bytes": str(MESSAGE_BYTES_MAX),
 }
-
-
-class UnfitTopic(Exception):
-    """A topic that is there would not keep what it must; the sentence says which setting."""
 
 
 def topics_of(plan: Plan, prefix: str, units_max: int) -> dict[str, tuple[int, dict[str, str]]]:

@@ -19,12 +19,14 @@ from biclique.core.codec import encode_batch
 from biclique.core.rows import Vector
 from biclique.ports.tables import RESULT_ID, file_column, json_objects, result_table
 from biclique.ports.trace_context import header_of
-from biclique.query.model import Format, Kafka, Query
+from biclique.query.model import Delivery, Format, Kafka, Query
 from biclique.query.types import TIMESTAMP
 from biclique.query.used import used_fields
+from biclique.tiers.cutting import row_stretches
 from biclique.tiers.messages import LateTuples, Results, SetAside
 
 ARROW_ROWS = 8_192  # of one message: 256 kB at 32 bytes a row
+ARROW_BYTES = 3 << 18  # of rows, if they are more than one: what a topic takes by default, and room for the rest
 ID_TEXT = 32
 
 
@@ -39,11 +41,15 @@ class Outlets:
         assert isinstance(query.output, Kafka)
         self._query, self._format = query, query.output.format
         self.topic = query.output.topic
+        # A row that stands until the next of its group must not be written once more by one who was thought dead.
+        standing = query.aggregating and query.tumble_us is None
+        self.may_repeat = query.delivery is Delivery.AT_LEAST_ONCE and not standing
 
     def results(self, results: Results) -> Iterator[Parcel]:
         table, headers = result_table(self._query.items, results), header_of(results.trace)
         if self._format is Format.ARROW:
-            for batch in table.combine_chunks().to_batches(max_chunksize=ARROW_ROWS):
+            for start, stop in _arrow_stretches(results, len(table)):
+                (batch,) = table.slice(start, stop - start).combine_chunks().to_batches()
                 yield Parcel(None, encode_batch(batch), headers)
             return
         # The id's text is the last member of a row: cut out of it, not made again.
@@ -72,6 +78,11 @@ class Outlets:
         for record in dead.records:
             why = {"place": record.place.encode(), "reason": record.reason.encode()} | header_of(dead.trace)
             yield Parcel(None, record.raw, _place(name, dead.partition, record.offset) | why)
+
+
+def _arrow_stretches(results: Results, count: int) -> Iterator[tuple[int, int]]:
+    for start, stop in row_stretches(results.columns, count, ARROW_BYTES):
+        yield from ((first, min(first + ARROW_ROWS, stop)) for first in range(start, stop, ARROW_ROWS))
 
 
 def _place(source: str, partition: int, offset: int) -> dict[str, bytes]:

@@ -28,7 +28,7 @@ RAW_BYTES_MAX = 1 << 20  # of a dead record: more of it is where it came from
 def cut_block(block: Block, bytes_max: int) -> Iterator[Block]:
     rows = block.rows
     columns = (*map(Vector, _arrays_of(rows)), *rows.columns)
-    for start, stop in _stretches(columns, len(rows), bytes_max):
+    for start, stop in row_stretches(columns, len(rows), bytes_max):
         if stop - start == len(rows):
             yield block
         else:
@@ -39,7 +39,7 @@ def cut_block(block: Block, bytes_max: int) -> Iterator[Block]:
 def cut_partials(partials: Partials, bytes_max: int) -> Iterator[Partials]:
     count = len(partials.newest)
     columns = (*partials.keys, *(column for state in partials.states for column in state), Vector(partials.newest))
-    for start, stop in _stretches(columns, count, bytes_max):
+    for start, stop in row_stretches(columns, count, bytes_max):
         if stop - start == count:
             yield partials
         else:
@@ -56,7 +56,8 @@ def _arrays_of(rows: Rows) -> tuple[np.typing.NDArray[np.generic], ...]:
     return (rows.stamps, *rows.ids, rows.newest, *own_oldest, *rows.ordinals)
 
 
-def _stretches(columns: tuple[Vector, ...], count: int, bytes_max: int) -> Iterator[tuple[int, int]]:
+def row_stretches(columns: tuple[Vector, ...], count: int, bytes_max: int) -> Iterator[tuple[int, int]]:
+    """Of rows that have no more bytes together, or one row."""
     if sum(column.nbytes for column in columns) <= bytes_max:  # as nearly always
         yield 0, count
         return

@@ -1,0 +1,216 @@
+"""What only Kafka can show of the log over it: bounds in bytes, what a topic refuses, and results outside of the
+transaction."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from biclique.core.rows import Vector
+from biclique.plan.make import make_plan
+from biclique.ports.kafka_errors import UnfitTopic
+from biclique.ports.kafka_log import KafkaLog, KafkaSettings, TooLarge
+from biclique.ports.kafka_reading import LostRecords
+from biclique.ports.outlets import Outlets
+from biclique.ports.wire import Wire
+from biclique.query.compile import compile_manifest
+from biclique.tiers.effects import Commit, Outcome
+from biclique.tiers.messages import Address, Producer, Results, SourceBlock, Topic
+from biclique.tiers.progress import JoinerProgress
+from infra.kafka_server import KafkaServer
+
+MANIFEST = """
+apiVersion: biclique.dev/v1alpha1
+kind: JoinQuery
+metadata: {{name: out}}
+spec:
+  sources:
+    - {{name: r, schema: "k INT, s STRING", kafka: {{bootstrapServers: "b:1", topic: r, format: json}}}}
+    - {{name: s, schema: "k INT", kafka: {{bootstrapServers: "b:1", topic: s, format: json}}}}
+  sql: "SELECT {sql}"
+  delivery: {delivery}
+  output: {{kafka: {{bootstrapServers: "b:1", topic: {topic}, format: {format}}}}}
+"""
+ROWS = "r.s FROM r JOIN s ON r.k = s.k"
+UNIT, SHUFFLED, OUTPUT = Producer("joiner", "0L0.0"), Address(Topic.SHUFFLED, 0), Address(Topic.OUTPUT, "0L0.0")
+
+
+class Kafka:
+    """A broker, and topics of one test."""
+
+    def __init__(self, server: KafkaServer) -> None:
+        self.client, self.prefix = {"bootstrap.servers": server.bootstrap}, f"log-{uuid.uuid4().hex[:8]}"
+        self.admin = AdminClient(self.client)
+
+    def topic(self, name: str, **settings: str) -> str:
+        made = {key.replace("_", "."): value for key, value in settings.items()}
+        topic = NewTopic(f"{self.prefix}.{name}", 1, 1, config=made)
+        self.admin.create_topics([topic])[topic.topic].result(30)
+        return topic.topic
+
+    def log(
+        self, topic: str, delivery: str = "exactlyOnce", shape: str = "json", read_bytes: int = 1 << 20
+    ) -> KafkaLog:
+        manifest = MANIFEST.format(sql=ROWS, delivery=delivery, topic=topic, format=shape)
+        plan = make_plan(compile_manifest(manifest))
+        settings = KafkaSettings(self.client, self.prefix, patience_s=0.2, read_bytes=read_bytes)
+        return KafkaLog(settings, Wire(plan), Outlets(plan.query))
+
+    def read(self, topic: str, isolation: str = "read_committed") -> list[tuple[str | None, bytes]]:
+        consumer = Consumer(
+            {**self.client, "group.id": "r", "isolation.level": isolation, "enable.partition.eof": True}
+        )
+        try:
+            consumer.assign([TopicPartition(topic, 0, 0)])
+            found = []
+            while True:
+                (message,) = consumer.consume(1, 30)
+                if message.error() is not None:
+                    return found
+                key = message.key()
+                found.append((None if key is None else key.decode(), message.value()))
+        finally:
+            consumer.close()
+
+
+@pytest.fixture
+def kafka(kafka_server: KafkaServer) -> Iterator[Kafka]:
+    made = Kafka(kafka_server)
+    made.topic("0L0")
+    made.topic("0L0.progress")
+    yield made
+    topics = [name for name in made.admin.list_topics(timeout=30).topics if name.startswith(made.prefix)]
+    for future in made.admin.delete_topics(topics).values():
+        future.result(30)
+
+
+def results(*texts: str, first: int = 0) -> Results:
+    ids = np.arange(first, first + len(texts), dtype=np.uint64)
+    return Results((Vector(pa.array(texts, pa.string())),), ids, ids, np.zeros(len(texts), np.int64))
+
+
+def commit_of(record: Results | None, frontier: int = 1) -> Commit:
+    return Commit(UNIT, UNIT, () if record is None else ((OUTPUT, record),), JoinerProgress(0, frontier))
+
+
+def test_a_read_is_bounded_by_bytes_and_brings_a_record_at_least(kafka: Kafka) -> None:
+    kafka.topic("shuffled", max_message_bytes=str(8 << 20))
+    log = kafka.log("nowhere", read_bytes=1500)
+
+    def block(n: int) -> SourceBlock:
+        text = Vector(pa.array(["x" * (100 if n % 3 else 5000)], pa.string()))
+        columns = (Vector(np.array([n], np.int32)), text)
+        one = np.array([n])
+        return SourceBlock(0, 0, -1, one, np.zeros(1, np.int8), one, columns)
+
+    log.append(SHUFFLED, [block(n) for n in range(12)])
+    reader, offset, sizes, seen = log.client(), 0, [], []
+    while offset < 12:
+        fetched = reader.read(SHUFFLED, offset, 64)
+        offset = fetched.next_offset
+        found = [int(record.offsets[0]) for _, record in fetched.records if isinstance(record, SourceBlock)]
+        assert [at for at, _ in fetched.records] == found
+        sizes.append(len(found))
+        seen += found
+    reader.close()
+    assert seen == list(range(12))
+    assert max(sizes) <= 2
+
+
+def test_small_rows_fit_a_topic_of_small_messages_and_a_large_one_is_a_stop_that_loses_nothing(kafka: Kafka) -> None:
+    topic = kafka.topic("out", max_message_bytes="2000")
+    client = kafka.log(topic).client()
+    client.fence(UNIT)
+    small = [f"{n:0100}" for n in range(500)]
+    assert client.commit(commit_of(results(*small))) is Outcome.COMMITTED
+    with pytest.raises(
+        TooLarge, match=r"a result is larger than topic .*out takes: raise its max.message.bytes, now 2000"
+    ):
+        client.commit(commit_of(results(random_text(9000), first=500), 2))
+    assert client.read_progress(UNIT) == JoinerProgress(0, 1), "what did not fit is not taken for done"
+    assert [json.loads(value)["s"] for _, value in kafka.read(topic)] == small
+    client.close()
+
+
+def random_text(length: int) -> str:
+    """That does not compress to nothing."""
+    return "".join(map(chr, np.random.default_rng(1).integers(48, 123, length)))
+
+
+def test_messages_without_a_key_do_not_go_to_a_compacted_topic(kafka: Kafka) -> None:
+    topic = kafka.topic("compacted", cleanup_policy="compact")
+    client = kafka.log(topic, shape="arrow").client()
+    client.fence(UNIT)
+    with pytest.raises(UnfitTopic, match=r"compacted refuses our records .*choose format json, or another topic"):
+        client.commit(commit_of(results("x")))
+    assert client.read_progress(UNIT) is None
+    client.close()
+
+
+def test_arrow_results_bring_their_ids_and_each_message_fits_a_topic_of_default_size(kafka: Kafka) -> None:
+    topic = kafka.topic("arrow")
+    client = kafka.log(topic, shape="arrow").client()
+    client.fence(UNIT)
+    texts = [random_text(60_000) for _ in range(40)]
+    assert client.commit(commit_of(results(*texts))) is Outcome.COMMITTED
+    found = [(key, pa.ipc.open_stream(value).read_all()) for key, value in kafka.read(topic)]
+    assert all(key is None for key, _ in found)
+    assert 2 < len(found) < 10
+    table = pa.concat_tables([table for _, table in found])
+    assert table.column("s").to_pylist() == texts
+    assert [int.from_bytes(i[:8], "big") for i in table.column("_result_id").to_pylist()] == list(range(40))
+    client.close()
+
+
+def test_at_least_once_results_are_seen_before_the_commit_and_repeated_under_the_same_ids(kafka: Kafka) -> None:
+    topic = kafka.topic("repeated")
+    log = kafka.log(topic, delivery="atLeastOnce")
+    client = log.client()
+    client.fence(UNIT)
+    assert client.commit(commit_of(results("a", "b"))) is Outcome.COMMITTED
+    successor = log.client()
+    successor.fence(UNIT)
+    assert client.commit(commit_of(results("c", first=2), 2)) is Outcome.FENCED, "killed between the two, as it were"
+    assert successor.read_progress(UNIT) == JoinerProgress(0, 1), "progress stays exact"
+    assert successor.commit(commit_of(results("c", first=2), 2)) is Outcome.COMMITTED
+    found = kafka.read(topic)
+    assert [json.loads(value)["s"] for _, value in found] == ["a", "b", "c", "c"]
+    assert [key for key, _ in found] == [f"{n:016x}" * 2 for n in (0, 1, 2, 2)]
+    client.close()
+    successor.close()
+
+
+def test_a_partition_that_was_made_anew_is_a_loud_stop(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("biclique.ports.kafka_reading.SECONDS", 1.0)
+    kafka.topic("shuffled")
+    reader = kafka.log("nowhere").client()
+
+    def read_on() -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            assert reader.read(SHUFFLED, 7, 10).records == ()
+
+    with pytest.raises(LostRecords, match=r"0 of topic .*shuffled ends at offset 0, and was read to 7 before"):
+        read_on()
+    reader.close()
+
+
+def test_a_missing_topic_is_named(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("biclique.ports.kafka_reading.SECONDS", 1.0)
+    log = kafka.log("nowhere")
+    with pytest.raises(UnfitTopic, match=r"looking for topic absent: the topic or partition does not exist"):
+        log.partitions("absent")
+    reader = log.client()
+    with pytest.raises(
+        UnfitTopic, match=r"reading partition 0 of topic .*shuffled: the topic or partition does not exist"
+    ):
+        reader.read(SHUFFLED, 0, 10)
+    reader.close()
