@@ -48,6 +48,7 @@ class KafkaQuery:
     folder: Path
     predicate: str = "r.k = s.k"
     subgroups: int = 1
+    template: str = MANIFEST
     name: str = field(default_factory=lambda: f"q{uuid.uuid4().hex[:8]}")
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -55,7 +56,7 @@ class KafkaQuery:
         self.client = {"bootstrap.servers": self.kafka.bootstrap}
         self.manifest = self.folder / "query.yaml"
         self.manifest.write_text(
-            MANIFEST.format(
+            self.template.format(
                 name=self.name, brokers=self.kafka.bootstrap, predicate=self.predicate, subgroups=self.subgroups
             )
         )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from biclique.core.rows import Vector
-from biclique.hosts.shuffle.packing import MESSAGE, Packer, Packing
+from biclique.hosts.shuffle.packing import ABOUT, NO_TIME, PACKED, Packer, Packing
 from biclique.plan.make import make_plan
 from biclique.ports.wire import Message, Wire
 from biclique.query.compile import compile_manifest
@@ -36,10 +36,13 @@ spec:
   output: {kafka: {bootstrapServers: "b:1", topic: out, format: json}}
 """
 QUERY = compile_manifest(MANIFEST)
+ARRIVED = 1_767_225_600_000_000  # 2026-01-01, as the rows
 R, S = SourcePartition(0, 1), SourcePartition(1, 0)
 
 
-def records(values: list[bytes | None], key: SourcePartition = R, first: int = 100) -> pa.RecordBatch:
+def records(
+    values: list[bytes | None], key: SourcePartition = R, first: int = 100, arrived: int = ARRIVED
+) -> pa.RecordBatch:
     """Offsets in steps of two: markers stand between."""
     count = len(values)
     return pa.RecordBatch.from_pydict(
@@ -47,7 +50,7 @@ def records(values: list[bytes | None], key: SourcePartition = R, first: int = 1
             "source": pa.array([key.source] * count, pa.int32()),
             "partition": pa.array([key.partition] * count, pa.int32()),
             "offset": pa.array([first + 2 * n for n in range(count)], pa.int64()),
-            "time": pa.array([1_000_000 + n for n in range(count)], pa.int64()),
+            "time": pa.array([arrived + n for n in range(count)], pa.int64()),
             "value": pa.array(values, pa.binary()),
         }
     )
@@ -81,7 +84,7 @@ def test_good_filtered_and_dead_records_keep_their_order() -> None:
 
 
 def test_the_records_own_time_where_no_column_has_it() -> None:
-    assert packed([b'{"k": 1}', b'{"k": 2}'], S).times.tolist() == [1_000_000, 1_000_001]
+    assert packed([b'{"k": 1}', b'{"k": 2}'], S).times.tolist() == [ARRIVED, ARRIVED + 1]
 
 
 @pytest.mark.parametrize("value", [b'{\n "k": 3,\r\n "s": "x",\n "at": "2026-01-01T00:00:00Z"}\n', row(3) + b"\r\n"])
@@ -103,7 +106,7 @@ def test_a_task_names_the_block_before_and_keeps_partitions_apart() -> None:
     wire, packing = Wire(make_plan(QUERY)), Packing(MANIFEST, "q")
     mixed = pa.Table.from_batches([records([row(1)]), records([b'{"k": 1}'], S)]).combine_chunks().to_batches()
     sent = list(packing(iter([*mixed, records([row(2), row(3)], first=200)])))
-    assert all(batch.schema.equals(MESSAGE) for batch in sent)
+    assert all(batch.schema.equals(PACKED) for batch in sent)
     (messages,) = [[batch.to_pylist()[0] for batch in sent]]
     blocks = [
         wire.decode(Message(message["value"], {h["key"]: h["value"] for h in message["headers"]}))
@@ -115,6 +118,33 @@ def test_a_task_names_the_block_before_and_keeps_partitions_apart() -> None:
         (0, 1, 100, [200, 202]),
     ]
     assert [(m["topic"], m["partition"]) for m in messages] == [("q.shuffled", 1), ("q.shuffled", 1), ("q.shuffled", 1)]
+    assert [tuple(m[name] for name in ABOUT) for m in messages] == [
+        (0, 1, 100, 1, 0, None),
+        (1, 0, 100, 1, 0, None),
+        (0, 1, 202, 2, 0, None),
+    ]
+
+
+def test_the_driver_is_told_of_bad_records() -> None:
+    (sent,) = Packing(MANIFEST, "q")(iter([records([row(1), b"{", None])]))
+    told = {name: sent.to_pylist()[0][name] for name in ABOUT}
+    assert (told["records"], told["bad"], told["last"]) == (3, 2, 104)
+    assert told["first_bad"].startswith("r, partition 1, offset 102: ")
+
+
+def test_a_time_too_far_ahead_of_its_arrival_is_dead() -> None:
+    raw = [row(1, at="2026-01-01T00:05:00Z"), row(2, at="2026-01-01T00:05:01Z"), row(3)]
+    block = packed(raw)
+    assert block.marks.tolist() == [Mark.GOOD.value, Mark.DEAD.value, Mark.GOOD.value]
+    assert [(d.offset, d.raw, d.place) for d in block.dead] == [(102, raw[1], "r, partition 1, offset 102, column at")]
+    assert "maxFutureSkew" in block.dead[0].reason
+
+
+def test_without_an_arrival_no_time_is_ahead_and_none_is_the_records_own() -> None:
+    ahead = Packer(QUERY).pack(R, 7, records([row(1, at="2999-01-01T00:00:00Z")], arrived=-1))
+    assert ahead.marks.tolist() == [Mark.GOOD.value]
+    own = Packer(QUERY).pack(S, 7, records([b'{"k": 1}'], S, arrived=-1))
+    assert [record.reason for record in own.dead] == [NO_TIME]
 
 
 def test_a_block_goes_over_the_wire_unchanged() -> None:

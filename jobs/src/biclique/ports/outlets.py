@@ -4,8 +4,8 @@
   Arrow IPC stream, which has no key, and the ids as its last column.
 * Where a trace follows them, the header `traceparent` says so.
 * Late tuples go to <prefix>.late: the fields that the query uses, as JSON. Headers: source, partition, offset,
-  watermark_us.
-* Dead records go to <prefix>.dead: the bytes that came. Headers: source, partition, offset, place, reason.
+  watermark_us; and row where messages hold many: from 1, or "last".
+* Dead records go to <prefix>.dead: the bytes that came. Headers: source, partition, offset, row, place, reason.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from biclique.core.codec import encode_batch
+from biclique.core.places import parts_of_place
 from biclique.core.rows import Vector
 from biclique.ports.tables import RESULT_ID, file_column, json_objects, result_table
 from biclique.ports.trace_context import header_of
-from biclique.query.model import Delivery, Format, Kafka, Query
+from biclique.query.model import Delivery, Format, Kafka, Query, Source
 from biclique.query.types import TIMESTAMP
 from biclique.query.used import used_fields
 from biclique.tiers.cutting import row_stretches
@@ -69,15 +70,15 @@ class Outlets:
         lines, ends = json_objects(pa.Table.from_arrays([*columns, times], [*names, "_event_time"]))
         start = 0
         for offset, end in zip(late.offsets.tolist(), ends, strict=True):
-            headers = _place(source.name, late.partition, offset) | header_of(late.trace)
+            headers = _place(source, late.partition, offset) | header_of(late.trace)
             yield Parcel(None, lines[start : end - 1], headers | {"watermark_us": str(late.watermark).encode()})
             start = end
 
     def dead(self, dead: SetAside) -> Iterator[Parcel]:
-        name = self._query.sources[dead.source].name
+        source = self._query.sources[dead.source]
         for record in dead.records:
             why = {"place": record.place.encode(), "reason": record.reason.encode()} | header_of(dead.trace)
-            yield Parcel(None, record.raw, _place(name, dead.partition, record.offset) | why)
+            yield Parcel(None, record.raw, _place(source, dead.partition, record.offset) | why)
 
 
 def _arrow_stretches(results: Results, count: int) -> Iterator[tuple[int, int]]:
@@ -85,5 +86,7 @@ def _arrow_stretches(results: Results, count: int) -> Iterator[tuple[int, int]]:
         yield from ((first, min(first + ARROW_ROWS, stop)) for first in range(start, stop, ARROW_ROWS))
 
 
-def _place(source: str, partition: int, offset: int) -> dict[str, bytes]:
-    return {"source": source.encode(), "partition": str(partition).encode(), "offset": str(offset).encode()}
+def _place(source: Source, partition: int, place: int) -> dict[str, bytes]:
+    offset, row = parts_of_place(source, place)
+    found = {"source": source.name, "partition": str(partition), "offset": str(offset)}
+    return {name: text.encode() for name, text in (found | ({"row": row} if row else {})).items()}

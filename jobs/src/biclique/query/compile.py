@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from biclique.query.document import Document, Path, read_document
 from biclique.query.errors import QueryError
-from biclique.query.manifest import FilesSpec, KafkaInputSpec, KafkaSpec, Manifest, SourceSpec, validated
+from biclique.query.manifest import FilesSpec, KafkaInputSpec, KafkaOutputSpec, Manifest, SourceSpec, validated
 from biclique.query.model import (
     Delivery,
     EventTime,
@@ -111,7 +111,7 @@ class _Compiler:
                 raise self._document.error(where, problem, "declare the column as TIMESTAMP")
         return EventTime(column, time.lateness, time.max_future_skew, time.idle_after)
 
-    def _endpoint(self, files: FilesSpec | None, kafka: KafkaSpec | None) -> Files | Kafka:
+    def _endpoint(self, files: FilesSpec | None, kafka: KafkaInputSpec | KafkaOutputSpec | None) -> Files | Kafka:
         if files is not None:
             return Files(self._located(files.path), Format(files.format))
         assert kafka is not None, "the manifest's model lets exactly one through"

@@ -123,13 +123,19 @@ class KafkaSpec(Block):
     """Brokers to begin with: host:port, with commas between."""
     topic: Annotated[StrictStr, Field(pattern=TOPIC)]
     """The topic to read, or to write."""
-    format: Literal["json", "arrow"] = "json"
-    """One JSON object a record, or Arrow IPC."""
     secret_ref: SecretRef = SecretRef()
     """The Secret with SASL and TLS settings."""
 
 
+class KafkaOutputSpec(KafkaSpec):
+    format: Literal["json", "arrow"] = "json"
+    """One JSON object a message, or Arrow IPC streams of many rows."""
+
+
 class KafkaInputSpec(KafkaSpec):
+    format: Literal["json", "csv", "arrow"] = "json"
+    """A message is one JSON object; one CSV record, fields in the order of the schema; or an Arrow IPC stream of up to
+    65,536 rows."""
     starting_offsets: Annotated[Text, AfterValidator(_starting_offsets)] = "earliest"
     """Where a new query begins: earliest, latest, or a time."""
 
@@ -322,7 +328,7 @@ class TopicsSpec(Block):
 
 
 class OutputSpec(Block):
-    kafka: KafkaSpec | None = None
+    kafka: KafkaOutputSpec | None = None
     """A topic to write. Exactly one of kafka and files."""
     files: FilesSpec | None = None
     """A folder to write. Exactly one of kafka and files."""

@@ -18,10 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from biclique.core.places import place_text
 from biclique.core.rows import Mask, Vector
 from biclique.kernels.evaluate import Predicate
 from biclique.kernels.texts import timestamp_text
 from biclique.query.model import Query
+from biclique.tiers.cutting import kept_raw
 from biclique.tiers.entry import relation_filter
 from biclique.tiers.messages import DeadRecord, Mark, SourceBlock
 
@@ -98,5 +100,6 @@ class Shuffler:
                 f"its time {timestamp_text(time)} is ahead of its arrival at {timestamp_text(arrived)}"
                 f" by more than maxFutureSkew"
             )
-            place = f"{source.name}, partition {partition}, offset {offset}{column}"
-            yield DeadRecord(offset, bytes(arrivals.raw[row]), place, reason)
+            place = place_text(source, partition, offset) + column
+            raw, reason = kept_raw(bytes(arrivals.raw[row]), reason)
+            yield DeadRecord(offset, raw, place, reason)

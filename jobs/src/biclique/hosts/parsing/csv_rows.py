@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
@@ -27,6 +28,15 @@ from biclique.hosts.parsing.splitting import (
 from biclique.hosts.parsing.texts import readable, undecodable
 
 HEADER_REMEDY = "correct the header or the schema: upper and lower case and spaces count, and commas separate"
+
+
+@dataclass(frozen=True, slots=True)
+class CsvLayout:
+    """Fields of a record, and where the wanted ones stand among them. `said_by`: who says how many there are."""
+
+    fields: int
+    wanted: tuple[int, ...]
+    said_by: str = "the header"
 
 
 class CsvHeader:
@@ -52,6 +62,10 @@ class CsvHeader:
         self.names = next(csv.reader(io.StringIO(text, newline=""), strict=True), [""])
         self.wanted = tuple(self._position(field.name) for field in wanted.fields)
 
+    @property
+    def layout(self) -> CsvLayout:
+        return CsvLayout(len(self.names), self.wanted)
+
     def _position(self, name: str) -> int:
         count = self.names.count(name)
         if count == 1:
@@ -65,19 +79,20 @@ def csv_blocks(
     stream: BinaryIO, wanted: Wanted, first_row: int, resume: int, most: BlockMax = BLOCK_MAX
 ) -> Iterator[ParsedBlock]:
     header = CsvHeader(stream, wanted)
+    layout = header.layout
     for block in text_blocks(stream, split_csv, first_row, max(resume, header.bytes), most):
-        yield parse_csv_block(block, header, wanted)
+        yield parse_csv_block(block, layout, wanted)
 
 
-def parse_csv_block(block: TextBlock, header: CsvHeader, wanted: Wanted) -> ParsedBlock:
+def parse_csv_block(block: TextBlock, layout: CsvLayout, wanted: Wanted) -> ParsedBlock:
     bad = {record: Verdict("", reason) for record, reason in block.malformed.items()}
     bad |= undecodable(block)
-    if len(header.names) > 1:
+    if layout.fields > 1:
         for record in _empty_records(block).tolist():
-            bad[record] = _fields_found(1, header)
+            bad[record] = _fields_found(1, layout)
     data, kept = readable(block, bad)
-    texts, wrong = _fields(data, len(kept), header)
-    bad |= {int(kept[record]): _fields_found(found, header) for record, found in wrong.items()}
+    texts, wrong = _fields(data, len(kept), layout)
+    bad |= {int(kept[record]): _fields_found(found, layout) for record, found in wrong.items()}
     if wrong:
         kept = np.delete(kept, list(wrong))
     typed = [typed_column(column, field.type) for column, field in zip(texts, wanted.fields, strict=True)]
@@ -109,14 +124,14 @@ def _empty_records(block: TextBlock) -> NDArray[np.int64]:
     return candidates[(first == ord("\n")) | ((first == ord("\r")) & (lengths[candidates] == 2))]
 
 
-def _fields_found(found: int, header: CsvHeader) -> Verdict:
-    return Verdict("", f"{found} field{'s' if found != 1 else ''} where the header has {len(header.names)}")
+def _fields_found(found: int, layout: CsvLayout) -> Verdict:
+    return Verdict("", f"{found} field{'s' if found != 1 else ''} where {layout.said_by} has {layout.fields}")
 
 
-def _fields(data: bytes, records: int, header: CsvHeader) -> tuple[list[pa.StringArray], dict[int, int]]:
+def _fields(data: bytes, records: int, layout: CsvLayout) -> tuple[list[pa.StringArray], dict[int, int]]:
     """The wanted columns as texts, and the records left out of them: those with another number of fields."""
     if not records:
-        return [pa.array([], pa.string()) for _ in header.wanted], {}
+        return [pa.array([], pa.string()) for _ in layout.wanted], {}
     wrong: dict[int, int] = {}
 
     def skip(row: pa_csv.InvalidRow) -> str:
@@ -126,9 +141,9 @@ def _fields(data: bytes, records: int, header: CsvHeader) -> tuple[list[pa.Strin
     # Arrow takes a byte order mark off the front of whatever it is given, though ours stand inside the file.
     ahead = int(data.startswith(BOM))
     if ahead:
-        data = b'""' + b"," * (len(header.names) - 1) + b"\n" + data
-    names = [str(position) for position in range(len(header.names))]
-    wanted = [names[position] for position in header.wanted]
+        data = b'""' + b"," * (layout.fields - 1) + b"\n" + data
+    names = [str(position) for position in range(layout.fields)]
+    wanted = [names[position] for position in layout.wanted]
     table = pa_csv.read_csv(
         pa.BufferReader(data),
         read_options=pa_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),

@@ -1,42 +1,69 @@
 """What a shuffler's task does: records of source partitions in, messages with source blocks out.
 
-Stateless but for the last offset that it packed of each partition, which the next block names as its predecessor; a
+Stateless but for the last record that it packed of each partition, which the next block names as its predecessor; a
 task's first block names none. What a task repeats after a failure, a dispatcher drops.
+
+Beside each message stands what the driver wants to know of it (`ABOUT`); it does not go to Kafka.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from biclique.core.codec import from_arrow
-from biclique.hosts.parsing.json_rows import parse_json_block
+from biclique.core.places import last_place, offsets_max, place_text, places_of, row_bits
 from biclique.hosts.parsing.needed import needed_of
-from biclique.hosts.parsing.rows import BadRow
-from biclique.hosts.shuffle.records import lines_of
+from biclique.hosts.parsing.rows import Wanted
+from biclique.hosts.shuffle.arrow_messages import parse_arrow_messages
+from biclique.hosts.shuffle.csv_messages import parse_csv_messages
+from biclique.hosts.shuffle.cutting import cut, portions
+from biclique.hosts.shuffle.json_messages import parse_json_messages
+from biclique.hosts.shuffle.parsed import WHOLE, BadRecord, ParsedMessages
+from biclique.hosts.shuffle.raw import RawRecords
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
-from biclique.ports.wire import Message, Wire
+from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
-from biclique.query.model import Query
-from biclique.tiers.cutting import RECORD_BYTES_MAX, TUPLE_BYTES_MAX, kept_raw, too_large
+from biclique.query.model import Format, Kafka, Query, Source
+from biclique.tiers.cutting import TUPLE_BYTES_MAX, kept_raw, too_large
 from biclique.tiers.messages import DeadRecord, SourceBlock
 from biclique.tiers.progress import SourcePartition
-from biclique.tiers.shuffler import Shuffler
+from biclique.tiers.shuffler import Arrivals, Shuffler
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-MESSAGE = pa.schema(
-    {"key": pa.binary(), "value": pa.binary(), "headers": HEADERS, "topic": pa.string(), "partition": pa.int32()}
+MESSAGE = {"key": pa.binary(), "value": pa.binary(), "headers": HEADERS, "topic": pa.string(), "partition": pa.int32()}
+ABOUT = {
+    "source": pa.int32(),
+    "source_partition": pa.int32(),
+    "last": pa.int64(),  # the place of its last record
+    "records": pa.int64(),
+    "bad": pa.int64(),
+    "first_bad": pa.string(),  # place and reason
+}
+PACKED = pa.schema({**MESSAGE, **ABOUT})
+PACKED_SQL = (
+    "key binary, value binary, headers array<struct<key: string, value: binary>>, topic string, partition int, "
+    "source int, source_partition int, last long, records long, bad long, first_bad string"
 )
-MESSAGE_SQL = "key binary, value binary, headers array<struct<key: string, value: binary>>, topic string, partition int"
 NO_VALUE = "the record has no value"
+NO_TIME = "the record has no time of its own, and no column has it: name one in eventTime"
 TOO_LARGE = f"the texts that the query uses of it are more than the {TUPLE_BYTES_MAX} bytes that a tuple may have"
 NO_PREDECESSOR = -1
+NEVER_AHEAD = 1 << 61  # in place of an arrival that the broker does not know
+
+Parser = Callable[[pa.BinaryArray, Wanted], ParsedMessages]
+
+
+class OutOfPlaces(Exception):
+    """A partition has more messages than ids can tell apart."""
 
 
 def dispatcher_of(partition: SourcePartition, dispatchers: int) -> int:
@@ -57,13 +84,24 @@ class Packing:
         plan, packer, wire = _made(self.manifest)
         last: dict[SourcePartition, int] = {}
         for batch in batches:
-            for key, message, last_offset in _messages(packer, wire, batch, last):
-                last[key] = last_offset
-                headers = [{"key": name, "value": value} for name, value in message.headers.items()]
-                partition = dispatcher_of(key, plan.dispatchers)
-                columns = [[None], [message.value], [headers], [f"{self.prefix}.shuffled"], [partition]]
-                arrays = [pa.array(column, field.type) for column, field in zip(columns, MESSAGE, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=MESSAGE)
+            for key, records in _by_partition(batch):
+                for portion in portions(records):
+                    packed = packer.pack(key, last.get(key, NO_PREDECESSOR), portion)
+                    for block, message in cut(packed, wire.encode):
+                        last[key] = int(block.offsets[-1])
+                        headers = [{"key": name, "value": value} for name, value in message.headers.items()]
+                        to = (f"{self.prefix}.shuffled", dispatcher_of(key, plan.dispatchers))
+                        yield _row((None, message.value, headers, *to, *_about(block)))
+
+
+def _row(values: Sequence[object]) -> pa.RecordBatch:
+    arrays = [pa.array([value], field.type) for value, field in zip(values, PACKED, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
+
+
+def _about(block: SourceBlock) -> tuple[object, ...]:
+    first = f"{block.dead[0].place}: {block.dead[0].reason}" if block.dead else None
+    return block.source, block.partition, int(block.offsets[-1]), len(block.offsets), len(block.dead), first
 
 
 @functools.lru_cache(maxsize=4)
@@ -71,24 +109,6 @@ def _made(manifest: str) -> tuple[Plan, Packer, Wire]:
     """Once a worker, not once a batch."""
     plan = make_plan(compile_manifest(manifest))
     return plan, Packer(plan.query), Wire(plan)
-
-
-def _messages(
-    packer: Packer, wire: Wire, batch: pa.RecordBatch, last: Mapping[SourcePartition, int]
-) -> Iterator[tuple[SourcePartition, Message, int]]:
-    """Each with its last offset. A block that is too large for a message is made again, of half of its records."""
-    parts = list(_by_partition(batch))[::-1]
-    while parts:
-        key, records = parts.pop()
-        count, message, block = records.num_rows, None, None
-        if count == 1 or records.column("value").nbytes <= RECORD_BYTES_MAX:
-            block = packer.pack(key, last.get(key, NO_PREDECESSOR), records)
-            message = wire.encode(block)
-        if block is not None and message is not None and (count == 1 or len(message.value) <= RECORD_BYTES_MAX):
-            yield key, message, int(block.offsets[-1])
-        else:
-            half = count // 2
-            parts += [(key, records.slice(half)), (key, records.slice(0, half))]
 
 
 def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[SourcePartition, pa.RecordBatch]]:
@@ -100,6 +120,19 @@ def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[SourcePartition, pa.R
             yield SourcePartition(int(sources[begin]), int(partitions[begin])), batch.slice(begin, end - begin)
 
 
+def parser_of(source: Source) -> Parser:
+    assert isinstance(source.input, Kafka)
+    match source.input.format:
+        case Format.JSON:
+            return parse_json_messages
+        case Format.CSV:
+            return partial(parse_csv_messages, schema=source.fields)
+        case Format.ARROW:
+            return parse_arrow_messages
+        case Format.PARQUET:
+            raise AssertionError("no message is a Parquet file")
+
+
 class Packer:
     """Of one query."""
 
@@ -107,42 +140,71 @@ class Packer:
         self._query = query
         self._shufflers = [Shuffler(query, source) for source in range(len(query.sources))]
         self._needed = [needed_of(query, source) for source in range(len(query.sources))]
+        self._parsers = [parser_of(source) for source in query.sources]
 
     def pack(self, key: SourcePartition, predecessor: int, records: pa.RecordBatch) -> SourceBlock:
+        """Without any record where messages hold none."""
         wanted, used = self._needed[key.source]
+        bits = row_bits(self._query.sources[key.source])
         offsets = records.column("offset").to_numpy()
+        self._refuse_beyond(key, int(offsets[-1]), bits)
         arrived = records.column("time").cast(pa.int64()).to_numpy()
         values = records.column("value")
-        there = np.asarray(pc.is_valid(values).to_numpy(zero_copy_only=False))
-        parsed = parse_json_block(lines_of(values.drop_null()), wanted)
-        kept = np.flatnonzero(there)
-        raw = values.to_pylist() if parsed.bad else []
-        dead = [self._dead(key, int(offsets[at]), raw[at], bad) for bad in parsed.bad for at in [kept[bad.row]]]
-        dead += [self._dead(key, int(o), b"", BadRow(0, "", NO_VALUE, b"")) for o in offsets[~there]]
-        good = kept[parsed.rows]
+        unread = self._unread(values, arrived, timed=wanted.time is not None)
+        kept = np.delete(np.arange(len(records)), list(unread))
+        readable = values.take(pa.array(kept, pa.int64())) if unread else values
+        parsed = self._parsers[key.source](readable, wanted)
+        dead = [self._dead(key, int(offsets[at]), values[at].as_py() or b"", why) for at, why in unread.items()]
+        for bad in parsed.bad:
+            at = kept[bad.message]
+            raw = values[at].as_py() if bad.raw is None else bad.raw
+            dead.append(self._dead(key, int(offsets[at]), raw, bad, int(parsed.counts[bad.message])))
+        message, rows, counts = kept[parsed.messages], parsed.rows, parsed.counts[parsed.messages]
         columns = [from_arrow(array, field.type) for array, field in zip(parsed.columns, wanted.fields, strict=True)]
-        times = arrived[good] if wanted.time is None else np.asarray(columns[wanted.time].values, np.int64)
-        kept_columns = tuple(columns[position] for position in used)
-        good_offsets = offsets[good]
-        large = too_large(kept_columns, len(good))
+        raws = RawRecords(values, message, wanted, columns, whole=bits == 0)
+        large = too_large(tuple(columns[position] for position in used), len(message))
         if large is not None:
-            dead += [
-                self._dead(key, int(offsets[at]), values[int(at)].as_py(), BadRow(0, "", TOO_LARGE, b""))
-                for at in good[large]
-            ]
+            for row in np.flatnonzero(large).tolist():
+                bad = BadRecord(0, int(rows[row]) if bits else WHOLE, "", TOO_LARGE)
+                dead.append(self._dead(key, int(offsets[message[row]]), raws[row], bad, int(counts[row])))
             fit = np.flatnonzero(~large)
-            good_offsets, times = good_offsets[fit], times[fit]
-            kept_columns = tuple(column.take(fit) for column in kept_columns)
+            message, rows, counts, raws = message[fit], rows[fit], counts[fit], raws.take(fit)
+            columns = [column.take(fit) for column in columns]
         return self._shufflers[key.source].pack(
             key.partition,
             predecessor,
-            good_offsets,
-            times,
-            kept_columns,
+            places_of(offsets[message], rows, counts, bits),
+            arrived[message] if wanted.time is None else np.asarray(columns[wanted.time].values, np.int64),
+            [columns[position] for position in used],
             sorted(dead, key=lambda record: record.offset),
+            Arrivals(np.where(arrived < 0, NEVER_AHEAD, arrived)[message], raws),
         )
 
-    def _dead(self, key: SourcePartition, offset: int, raw: bytes, bad: BadRow) -> DeadRecord:
-        place = f"{self._query.sources[key.source].name}, partition {key.partition}, offset {offset}"
+    def _refuse_beyond(self, key: SourcePartition, offset: int, bits: int) -> None:
+        if offset >= offsets_max(bits):
+            raise OutOfPlaces(
+                f"{place_text(self._query.sources[key.source], key.partition, offset << bits)} is beyond the"
+                f" {offsets_max(bits):,} messages of a partition that ids can tell apart: read a new topic"
+            )
+
+    def _unread(self, values: pa.BinaryArray, arrived: NDArray[np.int64], timed: bool) -> dict[int, BadRecord]:
+        """Of messages that no parser is shown: why."""
+        reasons: dict[int, str] = {}
+        if not timed and arrived.min(initial=0) < 0:
+            reasons |= dict.fromkeys(np.flatnonzero(arrived < 0).tolist(), NO_TIME)
+        if values.null_count:
+            missing = np.flatnonzero(pc.is_null(values).to_numpy(zero_copy_only=False))
+            reasons |= dict.fromkeys(missing.tolist(), NO_VALUE)
+        return {at: BadRecord(at, WHOLE, "", reason) for at, reason in sorted(reasons.items())}
+
+    def _dead(self, key: SourcePartition, offset: int, raw: bytes, bad: BadRecord, count: int = 1) -> DeadRecord:
+        source = self._query.sources[key.source]
+        bits = row_bits(source)
+        at = f"{source.name}, partition {key.partition}, offset {offset}"
+        at += f", row {bad.row + 1}" if bad.row != WHOLE else ""
+        at += f", column {bad.column}" if bad.column else ""
+        place = last_place(offset, bits)
+        if bad.row != WHOLE and bad.row < count - 1:
+            place = (offset << bits) + bad.row
         kept, reason = kept_raw(raw, bad.reason)
-        return DeadRecord(offset, kept, place + (f", column {bad.column}" if bad.column else ""), reason)
+        return DeadRecord(place, kept, at, reason)

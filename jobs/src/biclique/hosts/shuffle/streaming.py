@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.functions import col, lit, when
+from pyspark.sql.functions import col, lit, unix_micros, when
 from pyspark.sql.functions import max as max_
 from pyspark.sql.streaming.query import StreamingQuery
 
-from biclique.hosts.shuffle.packing import MESSAGE_SQL, Packing, dispatcher_of
+from biclique.core.places import next_offset, row_bits
+from biclique.hosts.shuffle.heartbeats import OBSERVED, Heartbeats, last_name
+from biclique.hosts.shuffle.packing import MESSAGE, PACKED_SQL, Packing, dispatcher_of
 from biclique.plan.model import Plan
 from biclique.ports.kafka_log import KafkaLog
 from biclique.query.model import Kafka
@@ -25,7 +27,6 @@ from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.messages import Address, Heartbeat, Topic
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
 
-OBSERVED = "last"
 EARLIEST, LATEST = -2, -1  # as Spark's Kafka source writes them
 BEAT_S = 1  # between two heartbeats: idleness is known that much later at most
 RECORDS_PER_BATCH = 400_000  # of all partitions of a source: bounds what a restart reads again
@@ -41,7 +42,10 @@ def starts_of(plan: Plan, log: KafkaLog) -> dict[SourcePartition, int]:
     for number in range(plan.dispatchers):
         progress = client.read_progress(dispatcher_producer(number))
         if isinstance(progress, DispatcherProgress):
-            starts |= {key: offset + 1 for key, offset in progress.last.items()}
+            starts |= {
+                key: next_offset(place, row_bits(plan.query.sources[key.source]))
+                for key, place in progress.last.items()
+            }
     client.close()
     return starts
 
@@ -54,9 +58,9 @@ def start_query(
     records = frames[0]
     for frame in frames[1:]:
         records = records.unionAll(frame)
-    observed = records.observe(OBSERVED, *_last_offsets(starts))
+    packed = records.mapInArrow(packing, PACKED_SQL).observe(OBSERVED, *_observed(starts))
     return (
-        observed.mapInArrow(packing, MESSAGE_SQL)
+        packed.select(*MESSAGE)
         .writeStream.format("kafka")
         .option("kafka.bootstrap.servers", brokers)
         .option("kafka.max.request.size", 8 << 20)
@@ -86,64 +90,39 @@ def _records(
             lit(source).alias("source"),
             "partition",
             "offset",
-            (col("timestamp").cast("double") * 1_000_000).cast("long").alias("time"),
+            unix_micros("timestamp").alias("time"),
             "value",
         )
     )
 
 
-def _last_offsets(starts: Mapping[SourcePartition, int]) -> list[Column]:
-    """Observed of each batch: the last record of each source partition. A batch's end may lie beyond it, behind control
-    records, which no dispatcher ever sees."""
+def _observed(starts: Mapping[SourcePartition, int]) -> list[Column]:
+    """Of each batch: the place of the last record of each source partition."""
     return [
-        max_(when((col("source") == key.source) & (col("partition") == key.partition), col("offset"))).alias(_name(key))
+        max_(when((col("source") == key.source) & (col("source_partition") == key.partition), col("last"))).alias(
+            last_name(key)
+        )
         for key in starts
     ]
 
 
-def _name(key: SourcePartition) -> str:
-    return f"s{key.source}p{key.partition}"
+def send_beats(plan: Plan, log: KafkaLog, heartbeats: Heartbeats) -> None:
+    now_ms, ends = monotonic_ms(), dict[SourcePartition, int]()
+    for key in heartbeats.partitions:
+        given = plan.query.sources[key.source].input
+        assert isinstance(given, Kafka)
+        ends[key] = log.end_of(given.topic, key.partition)
+    beats: dict[int, list[Heartbeat]] = {}
+    for beat in heartbeats.beats(ends, now_ms):
+        number = dispatcher_of(SourcePartition(beat.source, beat.partition), plan.dispatchers)
+        beats.setdefault(number, []).append(beat)
+    for number, found in beats.items():
+        log.append(Address(Topic.SHUFFLED, number), found)
 
 
-class Heartbeats:
-    """Tells the dispatchers of each source partition that has been read to its end. `last`: the last record that the
-    dispatchers had of each at the start; -1 where there was none."""
-
-    def __init__(
-        self, plan: Plan, log: KafkaLog, attempt: int, last: Mapping[SourcePartition, int], clock_ms: Callable[[], int]
-    ) -> None:
-        self._plan, self._log, self._attempt, self._clock_ms = plan, log, attempt, clock_ms
-        self._last = dict(last)
-        self._read_to: dict[SourcePartition, int] = {}
-
-    def batch_ended(self, report: Mapping[str, Any]) -> None:
-        """`report`: of a batch, as the query's progress has it. Nothing changes where it is told again."""
-        for source, described in enumerate(report["sources"]):
-            end = described["endOffset"]
-            for partitions in ((json.loads(end) if isinstance(end, str) else end) or {}).values():
-                for number, offset in partitions.items():
-                    key = SourcePartition(source, int(number))
-                    self._read_to[key] = max(self._read_to.get(key, 0), int(offset))
-        observed = report.get("observedMetrics", {}).get(OBSERVED, {})
-        for key in self._read_to:
-            offset = observed.get(_name(key))
-            if offset is not None:
-                self._last[key] = max(self._last.get(key, -1), int(offset))
-
-    def send(self) -> None:
-        """The clock is read before the ends: what came after it is not what this beat is about."""
-        now_ms, beats = self._clock_ms(), dict[int, list[Heartbeat]]()
-        for key, read_to in self._read_to.items():
-            given = self._plan.query.sources[key.source].input
-            assert isinstance(given, Kafka)
-            if self._log.end_of(given.topic, key.partition) <= read_to:
-                number = dispatcher_of(key, self._plan.dispatchers)
-                beats.setdefault(number, []).append(Heartbeat(*key, self._last.get(key, -1), now_ms, self._attempt))
-        for number, found in beats.items():
-            self._log.append(Address(Topic.SHUFFLED, number), found)
-
-
-def follow(query: StreamingQuery, heartbeats: Heartbeats, stopping: Callable[[], bool]) -> None:
+def follow(
+    query: StreamingQuery, plan: Plan, log: KafkaLog, heartbeats: Heartbeats, stopping: Callable[[], bool]
+) -> None:
     """Until the query ends, or is to stop. Raises what ended it."""
     while not stopping():
         if query.awaitTermination(BEAT_S):
@@ -151,7 +130,7 @@ def follow(query: StreamingQuery, heartbeats: Heartbeats, stopping: Callable[[],
         reports: list[Any] = query.recentProgress
         for report in reports:
             heartbeats.batch_ended(json.loads(report.json))
-        heartbeats.send()
+        send_beats(plan, log, heartbeats)
     query.stop()
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from biclique.core.places import last_place, row_bits
 from biclique.hosts.shuffle.packing import Packing
 from biclique.hosts.spark import LOG_SETTINGS, refuse_without_java
 from biclique.hosts.units.driver import TierDriver
@@ -71,7 +72,8 @@ def _names(plan: Plan, tier: str, subgroup: Subgroup | None) -> Sequence[str]:
 
 
 def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stopping: Callable[[], bool]) -> None:
-    from biclique.hosts.shuffle.streaming import Heartbeats, follow, monotonic_ms, start_query, starts_of
+    from biclique.hosts.shuffle.heartbeats import Heartbeats
+    from biclique.hosts.shuffle.streaming import follow, start_query, starts_of
 
     around = options.around
     attempt = control.next_attempt("shuffler")
@@ -80,12 +82,17 @@ def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stop
     partitions = len({(key.source, key.partition) for key in starts})
     spark = _spark(f"{around.prefix}-shuffler", min(partitions, os.cpu_count() or 1), options.jars)
     brokers = str(around.kafka["bootstrap.servers"])
-    last: dict[SourcePartition, int] = {key: offset - 1 for key, offset in starts.items() if offset > 0}
+    last: dict[SourcePartition, int] = {
+        key: last_place(offset - 1, row_bits(plan.query.sources[key.source]))
+        for key, offset in starts.items()
+        if offset > 0
+    }
     try:
         with tempfile.TemporaryDirectory(prefix="biclique-shuffler-") as folder:
             packing = Packing(options.manifest, around.prefix)
             query = start_query(spark, plan, packing, brokers, starts, folder)
-            follow(query, Heartbeats(plan, log, attempt, last, monotonic_ms), stopping)
+            sources = {number: number for number in range(len(plan.query.sources))}
+            follow(query, plan, log, Heartbeats(attempt, last, sources), stopping)
     finally:
         spark.stop()
 
@@ -107,6 +114,7 @@ def _spark(name: str, slots: int, jars: Sequence[Path]) -> Any:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
         "spark.jars": ",".join(map(str, jars)),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(RECORDS_PER_BLOCK),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
         "spark.sql.adaptive.enabled": "false",  # not for streams; saves a warning
     }
     builder = SparkSession.builder

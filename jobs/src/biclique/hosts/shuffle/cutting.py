@@ -1,0 +1,76 @@
+"""Bounds of what a shuffler handles at once: messages are parsed by portions of so many bytes, and a source block is
+cut until it has no more rows and bytes than it may. Where it is cut decides nothing: a block names its predecessor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from biclique.core.rows import Vector
+from biclique.ports.wire import Message
+from biclique.tiers.cutting import RECORD_BYTES_MAX
+from biclique.tiers.messages import Mark, SourceBlock
+
+PORTION_BYTES = 4 << 20  # of messages as they came, but for one that has more alone
+BLOCK_ROWS = 16_384
+
+
+def portions(records: pa.RecordBatch, most: int = PORTION_BYTES) -> Iterator[pa.RecordBatch]:
+    sizes = np.cumsum(pc.fill_null(pc.binary_length(records.column("value")), 0).to_numpy().astype(np.int64))
+    start = 0
+    while start < len(records):
+        before = int(sizes[start - 1]) if start else 0
+        stop = max(start + 1, int(sizes.searchsorted(before + most, side="right")))
+        yield records.slice(start, stop - start)
+        start = stop
+
+
+def cut(
+    block: SourceBlock,
+    encode: Callable[[SourceBlock], Message],
+    rows_max: int = BLOCK_ROWS,
+    bytes_max: int = RECORD_BYTES_MAX,
+) -> Iterator[tuple[SourceBlock, Message]]:
+    """Blocks with their messages; one record may have more bytes (tiers/cutting.py bounds those of a tuple)."""
+    count = len(block.offsets)
+    if not count:
+        return
+    message = encode(block) if count <= rows_max else None
+    if message is not None and (count == 1 or len(message.value) <= bytes_max):
+        yield block, message
+        return
+    for half in _halves(block):
+        yield from cut(half, encode, rows_max, bytes_max)
+
+
+def _halves(block: SourceBlock) -> tuple[SourceBlock, SourceBlock]:
+    half = len(block.offsets) // 2
+    good = int(np.count_nonzero(block.marks[:half] == Mark.GOOD.value))
+    last = int(block.offsets[half - 1])
+
+    def columns(begin: int, end: int | None) -> tuple[Vector, ...]:
+        return tuple(column.slice(begin, len(column) if end is None else end) for column in block.columns)
+
+    first = replace(
+        block,
+        offsets=block.offsets[:half],
+        marks=block.marks[:half],
+        times=block.times[:half],
+        columns=columns(0, good),
+        dead=tuple(record for record in block.dead if record.offset <= last),
+    )
+    second = replace(
+        block,
+        predecessor=last,
+        offsets=block.offsets[half:],
+        marks=block.marks[half:],
+        times=block.times[half:],
+        columns=columns(good, None),
+        dead=tuple(record for record in block.dead if record.offset > last),
+    )
+    return first, second
