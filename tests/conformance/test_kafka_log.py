@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from biclique.core.rows import Vector
 from biclique.plan.make import make_plan
-from biclique.ports.kafka_errors import UnfitTopic
 from biclique.ports.kafka_log import KafkaLog, KafkaSettings, TooLarge
 from biclique.ports.kafka_reading import LostRecords
 from biclique.ports.outlets import Outlets
+from biclique.ports.refusals import UnfitTopic
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.tiers.effects import Commit, Outcome

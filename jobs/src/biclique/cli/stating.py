@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import click
 
+from biclique.ports.refusals import Refused
 from biclique.query.errors import QueryError
 
 DONE, USER_ERROR, OUT_OF_MEMORY, FAILED, INTERRUPTED = 0, 2, 3, 4, 130
@@ -27,6 +28,9 @@ def stating_errors() -> Iterator[None]:
     except QueryError as error:
         click.echo(f"biclique: {error}", err=True)
         sys.exit(USER_ERROR)
+    except Refused as stop:
+        click.echo(f"biclique: {stop}", err=True)
+        sys.exit(FAILED)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             remedy = f"make some, and the same command goes on from its last checkpoint: {same_command()}"

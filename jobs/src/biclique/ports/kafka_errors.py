@@ -1,9 +1,5 @@
-"""What goes wrong with Kafka, in two kinds, each as one sentence: what passes by itself, and what a person must mend.
-
-`Unreachable` is tried again, with growing pauses, as long as it lasts. `Refused` ends whoever meets it: trying again
-would end in the same way, and nothing is lost, since nothing was committed. Any other KafkaException is a failure like
-any other of a process, within its budget of restarts.
-"""
+"""What Kafka says is wrong, in the two kinds of ports/refusals.py. Any other KafkaException is a failure like any other
+of a process, within its budget of restarts."""
 
 from __future__ import annotations
 
@@ -11,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
+
+from biclique.ports.refusals import Refused, UnfitTopic, Unreachable
 
 PASSING = frozenset(
     {
@@ -48,18 +46,6 @@ RIGHTS = {
     KafkaError.SASL_AUTHENTICATION_FAILED: "correct the user, password or certificate",
 }
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-
-
-class Unreachable(Exception):
-    """It may pass: try again."""
-
-
-class Refused(Exception):
-    """It does not pass: the sentence says what to mend."""
-
-
-class UnfitTopic(Refused):
-    """A topic is missing, or what is there would not do; the sentence says what."""
 
 
 def trouble(error: KafkaError, doing: str) -> Exception | None:

@@ -37,11 +37,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from biclique.ports.kafka_errors import FENCED, PASSING, RIGHTS, TOO_LARGE, Refused, UnfitTopic, told
+from biclique.ports.kafka_errors import FENCED, PASSING, RIGHTS, TOO_LARGE, told
 from biclique.ports.kafka_reading import READ_BYTES_MAX, SECONDS, Follower, ProgressReader
 from biclique.ports.log import Bounds
 from biclique.ports.outlets import Outlets
 from biclique.ports.progress_json import decode_progress, encode_progress
+from biclique.ports.refusals import Refused, UnfitTopic
 from biclique.ports.wire import Message, Wire
 from biclique.tiers.effects import Commit, Fetched, Outcome
 from biclique.tiers.messages import Address, LateTuples, Producer, Record, Results, SetAside, Topic

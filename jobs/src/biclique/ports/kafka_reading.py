@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from biclique.ports.kafka_errors import PASSING, Refused, UnfitTopic, Unreachable, told, trouble
+from biclique.ports.kafka_errors import PASSING, told, trouble
 from biclique.ports.log import Bounds
+from biclique.ports.refusals import Refused, UnfitTopic, Unreachable
 
 SECONDS = 30.0  # of one request; what takes longer has an unknown outcome
 FETCHED_KBYTES = 32_768

@@ -19,8 +19,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
-from biclique.ports.kafka_errors import UnfitTopic
 from biclique.ports.kafka_log import MESSAGE_BYTES_MAX, PROGRESS
+from biclique.ports.refusals import UnfitTopic
 
 SECONDS = 30.0
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}

@@ -72,6 +72,10 @@ class MissingProgress(Exception):
     """Progress that was there is gone: going on would lose or double results. A loud stop, for a person to look at."""
 
 
+class TrimmedTooFar(Exception):
+    """Records that are still needed are gone from the log: going on would lose results."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
     """Records of one read. `turn_records` and `turn_bytes` bound a dispatcher's transaction, and with it what one epoch

@@ -11,14 +11,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from biclique.core.places import last_place, row_bits
 from biclique.hosts.shuffle.packing import Packing
 from biclique.hosts.spark import LOG_SETTINGS, refuse_without_java
-from biclique.hosts.units.driver import TierDriver
+from biclique.hosts.units.driver import SparkJobs, TierDriver
 from biclique.hosts.units.founding import found
+from biclique.hosts.units.patience import patiently
 from biclique.hosts.units.spec import Surroundings, UnitSpec
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
@@ -48,14 +50,16 @@ def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stoppin
     plan, around = make_plan(compile_manifest(options.manifest)), options.around
     control = ControlFolder(Path(around.control))
     log = KafkaLog(KafkaSettings(around.kafka, around.prefix), Wire(plan))
-    found(plan, log, control, options.replication, options.units_max)
+    begin = partial(found, plan, log, control, options.replication, options.units_max)
+    if not patiently(begin, stopping):
+        return
     if tier == "shuffler":
         _run_shuffler(plan, options, control, stopping)
         return
     specs = [UnitSpec(options.manifest, tier, name, around) for name in _names(plan, tier, subgroup)]
     context = _spark(f"{around.prefix}-{tier}", len(specs), ()).sparkContext
     try:
-        TierDriver(context, specs, stopping).run()
+        TierDriver(SparkJobs(context), specs, stopping).run()
     finally:
         context.stop()
 

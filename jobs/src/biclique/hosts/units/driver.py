@@ -1,8 +1,9 @@
 """A tier's Spark application: one job of one task for each unit, as long-lived as the query.
 
 Placement is Spark's: in `local[n]` the tasks are Python processes of this machine, elsewhere executor pods. Spark's own
-retries of a task are off: a unit that fails is started again here, as a new job, within a budget that is the unit's own
-and that a healthy run resets.
+retries of a task are off: a unit that ends is started again here, as a new job, as its ending (ending.py) and its
+budget (restarts.py) say. A unit that cannot be kept running ends the tier: the others wait for it sooner or later, and
+a tier that looks alive and does nothing helps nobody.
 """
 
 from __future__ import annotations
@@ -11,37 +12,72 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Protocol
 
+from biclique.hosts.units.ending import Ending, Kind
 from biclique.hosts.units.process import run_unit
-from biclique.hosts.units.restarts import Restarts
+from biclique.hosts.units.restarts import Restarts, Saying
 from biclique.hosts.units.spec import UnitSpec
-from biclique.tiers.effects import End
+from biclique.ports.refusals import Refused
 
 LOG = logging.getLogger(__name__)
-GO_ON = (End.UNKNOWN,)  # of the ways in which a loop ends by itself, the one after which it is started again
 
 
-class CrashLoop(Exception):
-    """A unit failed as often as its budget allows; the sentence has its last failure."""
+class TierStopped(Refused):
+    """The tier has stopped, and nothing is lost; the sentence says why, and what to do about it."""
+
+
+class Jobs(Protocol):
+    """Where units run: `SparkJobs`, or threads in a test."""
+
+    def run(self, spec: UnitSpec) -> Ending:
+        """One run of a unit, to its end. Raises whatever broke it."""
+
+    def cancel(self) -> None:
+        """Every run ends soon."""
+
+
+def reason_of(error: Exception) -> str:
+    """What broke a task, in one line. Spark tells a Python exception with its traceback, between two of Java's."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    told = next(
+        (n for n, line in enumerate(lines) if line.rstrip().endswith("Traceback (most recent call last):")), None
+    )
+    if told is not None:
+        lines = [line for line in lines[told + 1 :] if line and not line[0].isspace()] or lines
+    return lines[0].strip()[:500]
 
 
 def run_specs(specs: Iterator[str]) -> Iterator[str]:
     """What a task does: one unit."""
     for text in specs:
-        yield run_unit(UnitSpec.from_json(text)).value
+        yield run_unit(UnitSpec.from_json(text)).to_json()
+
+
+class SparkJobs:
+    """`context`: a SparkContext with a slot for each unit."""
+
+    def __init__(self, context: object) -> None:
+        self._context = context
+
+    def run(self, spec: UnitSpec) -> Ending:
+        (ended,) = self._context.parallelize([spec.to_json()], 1).mapPartitions(run_specs).collect()  # type: ignore[attr-defined]
+        return Ending.from_json(ended)
+
+    def cancel(self) -> None:
+        self._context.cancelAllJobs()  # type: ignore[attr-defined]
 
 
 class TierDriver:
-    """`context`: a SparkContext with a slot for each unit."""
-
-    def __init__(self, context: Any, specs: Sequence[UnitSpec], stopping: Callable[[], bool]) -> None:
-        self._context, self._specs, self._stopping = context, specs, stopping
-        self._failure: CrashLoop | None = None
+    def __init__(self, jobs: Jobs, specs: Sequence[UnitSpec], stopping: Callable[[], bool]) -> None:
+        self._jobs, self._specs, self._stopping = jobs, specs, stopping
+        self._lock = threading.Lock()
+        self._failure: TierStopped | None = None
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Until every unit has ended. Raises CrashLoop when one of them cannot be kept running."""
+        """Until every unit has ended. Raises TierStopped when one of them cannot be kept running."""
         threads = [threading.Thread(target=self._keep, args=(spec,), name=spec.name) for spec in self._specs]
         for thread in threads:
             thread.start()
@@ -51,23 +87,44 @@ class TierDriver:
             raise self._failure
 
     def _keep(self, spec: UnitSpec) -> None:
-        restarts = Restarts()
-        while self._failure is None:
-            began, reason = time.monotonic(), ""
-            try:
-                (ended,) = self._context.parallelize([spec.to_json()], 1).mapPartitions(run_specs).collect()
-                if End(ended) not in GO_ON:
-                    LOG.info("unit ended", extra={"unit": f"{spec.tier} {spec.name}", "why": ended})
+        restarts, saying, unit = Restarts(), Saying(), f"{spec.tier} {spec.name}"
+        while not self._ended.is_set():
+            began = time.monotonic()
+            ending, why = self._run_once(replace(spec, halvings=restarts.halvings))
+            if self._stopping() or self._ended.is_set():
+                return
+            ran_s = time.monotonic() - began
+            match ending:
+                case Kind.OVER:
+                    LOG.info("%s has ended: %s", unit, why)
                     return
-                reason = ended
-            except Exception as error:  # whatever broke the task: its executor, its Python worker, or its own exception
-                reason = str(error).strip().splitlines()[-1][:500]
-            if self._stopping():
-                return
-            wait_s = restarts.after(time.monotonic() - began)
+                case Kind.MEND:
+                    self._stop(f"{unit} has stopped: {why}")
+                    return
+                case Kind.WAIT:
+                    wait_s: float | None = restarts.after_wait(ran_s)
+                case Kind.REPEAT:
+                    wait_s = restarts.after_unknown(ran_s)
+                case None:
+                    wait_s = restarts.after_failure(ran_s)
             if wait_s is None:
-                self._failure = CrashLoop(f"{spec.tier} {spec.name} failed {restarts.used + 1} times: {reason}")
-                self._ended.set()
+                self._stop(f"{unit} has failed {restarts.used + 1} times in a row, and is not started again: {why}")
                 return
-            LOG.warning("unit failed", extra={"unit": f"{spec.tier} {spec.name}", "why": reason, "again_in_s": wait_s})
+            if saying.is_due(why, time.monotonic()):
+                LOG.warning("%s starts again in %.1f s: %s", unit, wait_s, why)
             self._ended.wait(wait_s)
+
+    def _run_once(self, spec: UnitSpec) -> tuple[Kind | None, str]:
+        """None: it failed."""
+        try:
+            ending = self._jobs.run(spec)
+        except Exception as error:  # whatever broke the task: its executor, its Python worker, or its own exception
+            return None, reason_of(error)
+        return ending.kind, ending.why
+
+    def _stop(self, why: str) -> None:
+        with self._lock:
+            if self._failure is None:
+                self._failure = TierStopped(why)
+        self._ended.set()
+        self._jobs.cancel()

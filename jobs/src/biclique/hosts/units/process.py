@@ -11,7 +11,9 @@ from pathlib import Path
 
 from biclique.hosts.perform import Performer
 from biclique.hosts.shuffle.packing import dispatcher_of
+from biclique.hosts.units import limits
 from biclique.hosts.units.checkpoints import Checkpoints
+from biclique.hosts.units.ending import Ending, ending_of
 from biclique.hosts.units.spec import UnitSpec
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
@@ -31,7 +33,11 @@ from biclique.tiers.messages import Producer
 from biclique.tiers.progress import SourcePartition
 
 
-def run_unit(spec: UnitSpec) -> End:
+def run_unit(spec: UnitSpec) -> Ending:
+    return ending_of(lambda: _run(spec))
+
+
+def _run(spec: UnitSpec) -> End:
     around = spec.surroundings
     plan = make_plan(compile_manifest(spec.manifest))
     control = ControlFolder(Path(around.control))
@@ -56,7 +62,12 @@ def run_unit(spec: UnitSpec) -> End:
             raise MissingProgress(
                 f"the progress of {owner} is gone from the log: going on would lose or double results"
             )
-        return _driven(_loop_of(plan, spec, log), performer, checkpoints)
+        end = _driven(_loop_of(plan, spec, log), performer, checkpoints)
+        if end is End.FENCED and control.attempts(name) == attempt:
+            # Nobody has begun after this one: the coordinator gave up on a transaction that was open too long, as when
+            # this process stood still.
+            return End.UNKNOWN
+        return end
     finally:
         client.close()
 
@@ -76,11 +87,11 @@ def _loop_of(plan: Plan, spec: UnitSpec, log: KafkaLog) -> Loop:
                 for partition in (SourcePartition(source, p) for p in range(log.partitions(description.input.topic)))
                 if dispatcher_of(partition, plan.dispatchers) == number
             ]
-            return dispatcher_loop(plan, number, partitions)
+            return dispatcher_loop(plan, number, partitions, limits.reads(spec.halvings))
         case "joiner":
-            return joiner_loop(plan, unit_of(plan, spec.name))
+            return joiner_loop(plan, unit_of(plan, spec.name), limits.joining(spec.halvings))
         case "merger":
-            return merger_loop(plan, int(spec.name))
+            return merger_loop(plan, int(spec.name), written_max=limits.writing(spec.halvings))
         case tier:
             raise AssertionError(tier)
 

@@ -22,12 +22,14 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class UnitSpec:
-    """`tier`: dispatcher, joiner or merger; `name`: as in its producer (`tiers/messages.py`)."""
+    """`tier`: dispatcher, joiner or merger; `name`: as in its producer (`tiers/messages.py`). `halvings`: of what its
+    transactions hold (limits.py)."""
 
     manifest: str
     tier: str
     name: str
     surroundings: Surroundings
+    halvings: int = 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -1,0 +1,57 @@
+"""How one run of a unit ended, as its driver is told it: plain JSON, from a task on another machine.
+
+| over   | asked to stop, has left, or a successor runs in its place: not started again                          |
+| repeat | a transaction whose outcome is unknown: started again, with smaller transactions                       |
+| wait   | Kafka or whatever it needs does not answer: started again, as often as it takes                        |
+| mend   | trying again would end in the same way, and nothing is lost: the tier stops, and says what to mend     |
+
+Whatever else breaks a run is a failure, and has a budget (restarts.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from biclique.core.codec import DamagedBlob
+from biclique.kernels.groups import SumOverflow
+from biclique.ports.refusals import Refused, Unreachable
+from biclique.ports.wire import UnknownMessage
+from biclique.query.errors import QueryError
+from biclique.tiers.effects import End
+from biclique.tiers.loops import MissingProgress, TrimmedTooFar
+
+FOR_A_PERSON = (Refused, MissingProgress, TrimmedTooFar, UnknownMessage, DamagedBlob, SumOverflow, QueryError)
+
+
+class Kind(Enum):
+    OVER = "over"
+    REPEAT = "repeat"
+    WAIT = "wait"
+    MEND = "mend"
+
+
+@dataclass(frozen=True)
+class Ending:
+    kind: Kind
+    why: str
+
+    def to_json(self) -> str:
+        return json.dumps([self.kind.value, self.why])
+
+    @staticmethod
+    def from_json(text: str) -> Ending:
+        kind, why = json.loads(text)
+        return Ending(Kind(kind), why)
+
+
+def ending_of(run: Callable[[], End]) -> Ending:
+    try:
+        end = run()
+    except Unreachable as trouble:
+        return Ending(Kind.WAIT, str(trouble))
+    except FOR_A_PERSON as stop:
+        return Ending(Kind.MEND, str(stop))
+    return Ending(Kind.REPEAT if end is End.UNKNOWN else Kind.OVER, end.value)

@@ -1,0 +1,19 @@
+"""What is wrong outside of us, in two kinds, each as one sentence: what passes by itself, and what a person must mend.
+
+`Unreachable` is tried again, with growing pauses, as long as it lasts. `Refused` ends whoever meets it: trying again
+would end in the same way, and nothing is lost, since nothing was committed.
+"""
+
+from __future__ import annotations
+
+
+class Unreachable(Exception):
+    """It may pass: try again."""
+
+
+class Refused(Exception):
+    """It does not pass: the sentence says what to mend."""
+
+
+class UnfitTopic(Refused):
+    """A topic is missing, or what is there would not do; the sentence says what."""
