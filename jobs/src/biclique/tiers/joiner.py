@@ -28,6 +28,7 @@ from biclique.tiers.found import pair_size
 from biclique.tiers.inbox import HELD_MAX, INFINITE, HeldMax, Inbox, in_stamp_order, joiner_producer
 from biclique.tiers.matching import BATCH_MAX, Batch, BatchMax, Probing, batches
 from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
+from biclique.tiers.phases import Mark, Phase, unheard
 from biclique.tiers.progress import BlobRef, JoinerProgress, Manifest
 from biclique.tiers.ranking import ranked, totals_of
 from biclique.tiers.state import BLOB_ROWS, SEGMENT_ROWS_MIN, Adoption, BlobRows, SideState
@@ -114,6 +115,7 @@ class Joiner:
         self.catching_up = False  # what has been read is more than one step handles: read on after the next one
         self.next_offset = manifest.offset if manifest else progress.lower
         self.counters = JoinerCounters()
+        self.mark: Mark = unheard
 
     def _failed(self) -> int:
         """Up to what has been emitted last. A step is emitted by one incarnation, or by a later one from a cursor on,
@@ -220,6 +222,7 @@ class Joiner:
         """The transactions of one step, each to be committed before the next is asked for. `table`: of the version that
         this unit routes partial results by."""
         assert self._rebuilt_to >= self._silent_to, "every sender has been heard beyond the committed frontier"
+        self.mark(Phase.STORE)
         ready = self.inbox.ready(frontier)
         fresh_from: dict[int, int] = {}
         for side, state in self.states.items():
@@ -283,12 +286,14 @@ class Joiner:
         self, probes: Mapping[int, Rows], fresh_from: Mapping[int, int], frontier: int, table: RoutingTable
     ) -> Iterator[tuple[Batch, tuple[tuple[Address, Record], ...]]]:
         resume = self.progress.cursor
+        self.mark(Phase.PROBE)
         if self._partials is not None and resume is None:
             totals = self._partials.from_totals(self._probings, probes, fresh_from, frontier)
             if totals is not None:
                 yield Batch({}, None), tuple(totals)
                 return
         for batch in batches(self._probings, probes, fresh_from, resume, self._batch_max):
+            self.mark(Phase.EMIT)
             self.counters.matches += sum(len(chunk.probe) for chunks in batch.found.values() for chunk in chunks)
             if self._partials is not None:
                 epoch = frontier if batch.cursor is None else epoch_of(batch.cursor.probe_stamp)
@@ -299,6 +304,7 @@ class Joiner:
                 assert self._results is not None
                 output = Address(Topic.OUTPUT, str(self.unit._replace(generation=0)))
                 yield batch, tuple((output, results) for results in self._results.results(probes, batch.found))
+            self.mark(Phase.PROBE)
 
     def _version_to_apply(self, table: RoutingTable) -> tuple[int, int]:
         """A sender applies a version with the first epoch it has not signalled, between two steps, above the

@@ -53,6 +53,7 @@ from biclique.tiers.messages import (
     Topic,
     unit_address,
 )
+from biclique.tiers.phases import Mark, unheard
 from biclique.tiers.progress import (
     BlobRef,
     DispatcherProgress,
@@ -94,11 +95,13 @@ READ_LIMITS, JOINER_LIMITS = ReadLimits(), JoinerLimits()
 
 @dataclass(slots=True)
 class Watch:
-    """Lets the host look at a running loop's logic: counters, state, watermark. Nothing in the logic reads it."""
+    """Lets the host look at a running loop's logic: counters, state, watermark; and hear what a joiner's step is busy
+    with. Nothing in the logic reads it."""
 
     dispatcher: Dispatcher | None = None
     joiner: Joiner | None = None
     merger: Merger | None = None
+    mark: Mark = unheard
 
 
 def dispatcher_loop(
@@ -159,7 +162,7 @@ def joiner_loop(
         raise MissingProgress(f"{owner} has no progress in the log")
     joiner: Joiner = yield from _restored(plan, unit, progress, joiner_limits)
     if watch is not None:
-        watch.joiner = joiner
+        watch.joiner, joiner.mark = joiner, watch.mark
     address, serial = unit_address(unit), 0
     while True:
         orders: Orders = yield Consult()

@@ -14,6 +14,7 @@ from biclique.hosts.shuffle.packing import dispatcher_of
 from biclique.hosts.units import limits
 from biclique.hosts.units.checkpoints import Checkpoints
 from biclique.hosts.units.ending import Ending, ending_of
+from biclique.hosts.units.observing import Perform, observing
 from biclique.hosts.units.spec import UnitSpec
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
@@ -28,7 +29,7 @@ from biclique.query.compile import compile_manifest
 from biclique.query.model import Kafka
 from biclique.routing.table import UnitId
 from biclique.tiers.effects import Effect, End, Loop, Orders, PublishManifest, PutBlob
-from biclique.tiers.loops import MissingProgress, dispatcher_loop, joiner_loop, merger_loop
+from biclique.tiers.loops import MissingProgress, Watch, dispatcher_loop, joiner_loop, merger_loop
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import SourcePartition
 
@@ -62,7 +63,9 @@ def _run(spec: UnitSpec) -> End:
             raise MissingProgress(
                 f"the progress of {owner} is gone from the log: going on would lose or double results"
             )
-        end = _driven(_loop_of(plan, spec, log), performer, checkpoints)
+        watch = Watch()
+        with observing(performer, plan, spec.tier, spec.name, attempt, watch) as perform:
+            end = _driven(_loop_of(plan, spec, log, watch), perform, checkpoints)
         if end is End.FENCED and control.attempts(name) == attempt:
             # Nobody has begun after this one: the coordinator gave up on a transaction that was open too long, as when
             # this process stood still.
@@ -76,7 +79,7 @@ def unit_of(plan: Plan, name: str) -> UnitId:
     return next(unit for unit in first_table(plan).units() if str(unit) == name)
 
 
-def _loop_of(plan: Plan, spec: UnitSpec, log: KafkaLog) -> Loop:
+def _loop_of(plan: Plan, spec: UnitSpec, log: KafkaLog, watch: Watch) -> Loop:
     match spec.tier:
         case "dispatcher":
             number = int(spec.name)
@@ -87,20 +90,20 @@ def _loop_of(plan: Plan, spec: UnitSpec, log: KafkaLog) -> Loop:
                 for partition in (SourcePartition(source, p) for p in range(log.partitions(description.input.topic)))
                 if dispatcher_of(partition, plan.dispatchers) == number
             ]
-            return dispatcher_loop(plan, number, partitions, limits.reads(spec.halvings))
+            return dispatcher_loop(plan, number, partitions, limits.reads(spec.halvings), watch)
         case "joiner":
-            return joiner_loop(plan, unit_of(plan, spec.name), limits.joining(spec.halvings))
+            return joiner_loop(plan, unit_of(plan, spec.name), limits.joining(spec.halvings), watch=watch)
         case "merger":
-            return merger_loop(plan, int(spec.name), written_max=limits.writing(spec.halvings))
+            return merger_loop(plan, int(spec.name), written_max=limits.writing(spec.halvings), watch=watch)
         case tier:
             raise AssertionError(tier)
 
 
-def _driven(loop: Loop, performer: Performer, checkpoints: Checkpoints) -> End:
+def _driven(loop: Loop, perform: Perform, checkpoints: Checkpoints) -> End:
     try:
         effect: Effect = next(loop)
         while True:
-            answer = performer(effect)
+            answer = perform(effect)
             if isinstance(effect, PublishManifest | PutBlob):
                 checkpoints.answered(answer)
             effect = loop.send(answer)
