@@ -7,11 +7,13 @@ it is lost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from biclique.tiers.dispatcher import FATES
+from biclique.tiers.progress import DispatcherProgress, Progress
 from tests.simulation import observer
 from tests.simulation.faulty_store import AWAY, FULL
+from tests.simulation.marks import MARKS
 
 SEEDS_ENOUGH = 2500  # so many runs must have come across everything
 
@@ -94,7 +96,7 @@ KINDS = (
     *(f"a loop ends: {end}" for end in ENDS),
     *OBSERVED,
     *SCALINGS,
-    *(AWAY, FULL),
+    *(AWAY, FULL, *MARKS),
     *(ABORTED, TRIMMED, TOGETHER, OVERFLOW),
     *(f"records {fate}" for fate in FATES),
 )
@@ -108,6 +110,15 @@ def total(counted: list[Mapping[str, int]]) -> Counter[str]:
     found: Counter[str] = Counter()
     for counts in counted:
         found.update(counts)
+    return found
+
+
+def fates(committed: Iterable[Progress]) -> Counter[str]:
+    """How many records came to what, as the dispatchers have counted them."""
+    found: Counter[str] = Counter()
+    for progress in committed:
+        if isinstance(progress, DispatcherProgress):
+            found.update({f"records {fate}": sum(counts) for fate, counts in progress.fates.items()})
     return found
 
 

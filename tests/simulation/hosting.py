@@ -4,6 +4,7 @@ common."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,14 +29,15 @@ from tests.model.domains import vector
 from tests.model.evidence import SourceRecord
 from tests.simulation.byte_bounds import ByteBounds
 from tests.simulation.scenario import Scenario
+from tests.simulation.short_memory import ShortMemory
 from tests.simulation.shuffler_tasks import BLOCK_RECORDS_MAX
 
 Tier = tuple[Producer, Callable[[Watch], Loop]]
 
 
 class Hosting:
-    def __init__(self, scenario: Scenario, bounds: ByteBounds) -> None:
-        self.scenario, self.plan = scenario, scenario.plan
+    def __init__(self, scenario: Scenario, bounds: ByteBounds, memory: ShortMemory) -> None:
+        self.scenario, self.plan, self.memory = scenario, scenario.plan, memory
         self._written_max, self._shares_max = bounds.written, bounds.held
         self.first_table: RoutingTable = first_table(self.plan)
         self._shufflers = [Shuffler(self.plan.query, n) for n in range(len(self.plan.query.sources))]
@@ -65,14 +67,23 @@ class Hosting:
         return dispatcher_producer(number), lambda watch: dispatcher_loop(self.plan, number, mine, self._reads, watch)
 
     def unit(self, unit: UnitId) -> Tier:
-        return joiner_producer(unit), lambda watch: joiner_loop(self.plan, unit, self._limits, self._reads, watch)
+        return joiner_producer(unit), lambda watch: joiner_loop(
+            self.plan, unit, replace(self._limits, memory=self.memory.budget), self._reads, watch
+        )
 
     def birth(self, unit: UnitId, table: RoutingTable, lower: int) -> Tier:
         return joiner_producer(unit), lambda watch: birth(unit, table, lower)
 
     def merger(self, number: int) -> Tier:
         return merger_producer(number), lambda watch: merger_loop(
-            self.plan, number, self.scenario.hold, self._reads, watch, self._written_max, self._shares_max
+            self.plan,
+            number,
+            self.scenario.hold,
+            self._reads,
+            watch,
+            self._written_max,
+            self._shares_max,
+            self.memory.of_a_merger,
         )
 
     def pack(self, key: SourcePartition, predecessor: int, records: list[SourceRecord]) -> SourceBlock:

@@ -30,7 +30,7 @@ from tests.model.bounds import Use
 from tests.model.evidence import Evidence, SourceRecord, Violation
 from tests.simulation.byte_bounds import byte_bounds_of
 from tests.simulation.carrying import carrying_of
-from tests.simulation.coverage import A_START, ABORTED, FAULTS, OVERFLOW, TOGETHER, TRIMMED, crash_at
+from tests.simulation.coverage import A_START, ABORTED, FAULTS, OVERFLOW, TOGETHER, TRIMMED, crash_at, fates
 from tests.simulation.fake_log import FakeLog
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.focus import focus_of
@@ -40,6 +40,7 @@ from tests.simulation.operator import Kind, Operator
 from tests.simulation.process import Process
 from tests.simulation.scenario import Scenario, scenario_of, with_count_windows
 from tests.simulation.sealing import unsealed
+from tests.simulation.short_memory import ShortMemory
 from tests.simulation.shuffler_tasks import ShufflerTasks
 
 PASSES_MAX = 40
@@ -78,7 +79,7 @@ class World:
         self.plan = self.scenario.plan
         self.log = FakeLog(self.rng, self.chance, carrying_of(seed, self.plan))
         self.store = FaultyStore(self.rng)
-        self.tiers = Hosting(self.scenario, byte_bounds_of(seed).writing(self.focus.written_groups))
+        self.tiers = Hosting(self.scenario, byte_bounds_of(seed).writing(self.focus.written_groups), ShortMemory(seed))
         self.tables: list[RoutingTable] = [self.tiers.first_table]
         self.lower: dict[UnitId, int] = {}  # every unit that ever ran, and where its life began
         self.left: set[UnitId] = set()
@@ -114,7 +115,8 @@ class World:
 
     def orders(self, process: Process) -> Orders:
         seal = self.faults and self.rng.random() < self.scenario.seal_rate
-        return Orders(seal=seal or self.sealing, finish=self.finishing)
+        pressure = self.tiers.memory.outside(process, self.now)
+        return Orders(seal=seal or self.sealing, finish=self.finishing, pressure=pressure)
 
     def table(self, version: int | None) -> RoutingTable | None:
         """What a process sees of the tables: perhaps not the newest yet."""
@@ -213,7 +215,7 @@ class World:
         """Count what has happened to a process. Whether the focus of this run strikes it now."""
         starting = self.focus.strikes.get(A_START, START_CRASHES)
         struck = self._is_starting(process) and self.faults and self.rng.random() < starting
-        for event in process.happened:
+        for event in (*process.happened, *self.tiers.memory.look(process)):
             self.happened[event] += 1
             struck = struck or self._strikes(event)
         process.happened.clear()
@@ -416,14 +418,13 @@ class World:
     def _count_the_end(self) -> None:
         self.happened[ABORTED] += self.log.aborted
         self.happened["fault: skew"] += any(process.skew for process in self.processes.values())
-        for progress in self.log.progress.values():
-            if isinstance(progress, DispatcherProgress):
-                for fate, counts in progress.fates.items():
-                    self.happened[f"records {fate}"] += sum(counts)
+        self.happened.update(fates(self.log.progress.values()))
 
     def _settle(self) -> None:
         """The sources that are awake send last ticks, until nothing is under way."""
         self.asleep -= self.scenario.awake
+        for process in self.tiers.memory.give(p for p in self.processes.values() if not self._is_starting(p)):
+            self._restart(process, "it is given more memory")
         quiet = 0
         for _ in range(60):
             self.now += 60

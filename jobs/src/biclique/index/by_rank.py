@@ -67,6 +67,13 @@ class ByRankStore:
     def bytes(self) -> int:
         return self._inner.bytes
 
+    @property
+    def bytes_reserved(self) -> int:
+        return self._inner.bytes_reserved
+
+    def bytes_below(self, oldest_needed: int) -> int:
+        return self._inner.bytes_below(oldest_needed)
+
 
 def _in_time(measured: Rows) -> Rows:
     *columns, times = measured.columns

@@ -78,6 +78,13 @@ class ChainStore:
         return sum(segment.nbytes for segment in self._segments)
 
     @property
+    def bytes_reserved(self) -> int:
+        return sum(segment.bytes_reserved for segment in self._segments)
+
+    def bytes_below(self, oldest_needed: int) -> int:
+        return sum(segment.rows.nbytes for segment in self._segments if segment.oldest_max < oldest_needed)
+
+    @property
     def segments(self) -> int:
         return len(self._segments)
 

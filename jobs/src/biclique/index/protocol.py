@@ -181,3 +181,10 @@ class Store(Protocol):
 
     @property
     def bytes(self) -> int: ...
+
+    @property
+    def bytes_reserved(self) -> int:
+        """With room for every merge of runs that may be under way: what `bytes` may come to with these rows."""
+
+    def bytes_below(self, oldest_needed: int) -> int:
+        """Of the rows that `expire` would drop now; their index goes with them."""

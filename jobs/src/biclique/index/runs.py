@@ -202,6 +202,11 @@ class Runs:
         return sum(run.nbytes for run in self.all) + sum(merge.nbytes for merge in self._big)
 
     @property
+    def settled_bytes(self) -> int:
+        """Without what is on its way."""
+        return sum(run.nbytes for run in self.all)
+
+    @property
     def settled(self) -> bool:
         """Nothing to merge until more rows come."""
         return not self._big and (not self._sealed or len(self.all) <= 1)

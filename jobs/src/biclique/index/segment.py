@@ -61,6 +61,12 @@ class Segment:
     def nbytes(self) -> int:
         return self.rows.nbytes + self.runs.nbytes
 
+    @property
+    def bytes_reserved(self) -> int:
+        """Every run may be on its way into a greater one; not where there is one run for good."""
+        runs = self.runs.settled_bytes
+        return self.rows.nbytes + (runs if self.sealed and self.runs.settled else 2 * runs)
+
     def extend(self, rows: Rows, keys: SortKeys | None, indexed: NDArray[np.bool_] | None) -> None:
         assert not self.sealed
         start = len(self.rows)

@@ -29,6 +29,7 @@ from enum import Enum
 from typing import Any
 
 from biclique.tiers.messages import Address, Producer, Record
+from biclique.tiers.pressure import Pressure
 from biclique.tiers.progress import Manifest, Progress
 
 
@@ -123,12 +124,14 @@ class Consult:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the host wants of a loop now. `seal`: a joiner or merger checkpoints all that it has handled; `stop`:
-    return; `finish`: a merger writes what it holds back, for no input will follow (bounded files); it does so once."""
+    """What the host wants of a loop now, and sees of it from outside. `seal`: a joiner or merger checkpoints all that
+    it has handled; `stop`: return; `finish`: a merger writes what it holds back, for no input will follow (bounded
+    files); it does so once. `pressure`: of the process's memory, whatever its loop has counted."""
 
     seal: bool = False
     stop: bool = False
     finish: bool = False
+    pressure: Pressure = Pressure.NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ that leaves counts until its last signal, which says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from biclique.tiers.messages import TIME_NEVER, Block, Producer, Signal
 from biclique.tiers.ranking import take_totals
 
 INFINITE = 1 << 60  # an epoch above all: not decided yet
+LEAN_STEPS = 8  # of the steps that a unit without room may take, so many are looked at
 
 
 def joiner_producer(unit: UnitId) -> Producer:
@@ -102,6 +104,13 @@ class Inbox:
         if not self._held_max.allows(self.rows_held, self.bytes_held):
             # By half, so that the next block does not bring the same again.
             self._shed_above(-1, self._held_max.rows // 2, self._held_max.bytes // 2)
+
+    def shed(self, frontier: int, bytes_max: int) -> None:
+        """Memory presses: of what comes after this frontier, beyond so many bytes the offsets only."""
+        self._shed_above(frontier, self._held_max.rows, self._bytes_to(frontier) + bytes_max)
+
+    def _bytes_to(self, frontier: int) -> int:
+        return sum(p.size for p in self._pending if p.rows is not None and p.epoch <= frontier)
 
     def make_room(self, frontier: int) -> None:
         """For the blocks that a step to this frontier reads again: what comes after it gives way."""
@@ -199,6 +208,21 @@ class Inbox:
             if epoch > due[0][0] and not self._held_max.allows(rows, size):
                 return epoch - 1
         return frontier
+
+    def lean_steps(self, frontier: int, above: int, bytes_max: int) -> Iterator[tuple[int, int]]:
+        """Steps from the frontier `above`, and how many bytes each would store: some of those that store no more than
+        `bytes_max`, the furthest first, and at last the one to the first epoch that stores anything."""
+        stored: Counter[int] = Counter()
+        for p in self._pending:
+            if p.role is not Role.PROBE and p.epoch <= frontier:
+                stored[max(p.epoch, above + 1)] += p.size
+        epochs = sorted(stored)
+        ends = [*(epoch - 1 for epoch in epochs), frontier]
+        sums = [0, *accumulate(stored[epoch] for epoch in epochs)]
+        found = [(to, size) for to, size in zip(ends, sums, strict=True) if to > above and size <= bytes_max]
+        yield from found[:: -max(1, len(found) // LEAN_STEPS)]
+        if epochs:
+            yield ends[1], sums[1]
 
     def missing(self, frontier: int) -> tuple[int, ...]:
         """Offsets of the blocks that are needed now and were dropped for want of memory: read them again."""

@@ -29,6 +29,7 @@ from biclique.tiers.inbox import HELD_MAX, INFINITE, HeldMax, Inbox, in_stamp_or
 from biclique.tiers.matching import BATCH_MAX, Batch, BatchMax, Probing, batches
 from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
 from biclique.tiers.phases import Mark, Phase, unheard
+from biclique.tiers.pressure import MemoryBudget, Pressed, Pressure
 from biclique.tiers.progress import BlobRef, JoinerProgress, Manifest
 from biclique.tiers.ranking import ranked, totals_of
 from biclique.tiers.state import BLOB_ROWS, SEGMENT_ROWS_MIN, Adoption, BlobRows, SideState
@@ -37,13 +38,24 @@ from biclique.tiers.state import BLOB_ROWS, SEGMENT_ROWS_MIN, Adoption, BlobRows
 @dataclass(frozen=True, slots=True)
 class JoinerLimits:
     """`batch_max`: of one transaction's matches. `held_max`: of rows above the frontier, and of what one step handles;
-    more are read again when needed. `record_bytes`: of a record that it sends on, if that has more rows than one."""
+    more are read again when needed. `record_bytes`: of a record that it sends on, if that has more rows than one.
+    `memory`: of all that the unit holds (tiers/pressure.py); None: not counted."""
 
     batch_max: BatchMax = BATCH_MAX
     held_max: HeldMax = HELD_MAX
     blob_rows: BlobRows = BLOB_ROWS
     segment_rows_min: int = SEGMENT_ROWS_MIN
     record_bytes: int = RECORD_BYTES_MAX
+    memory: MemoryBudget | None = None
+
+
+def limits_within(memory: MemoryBudget) -> JoinerLimits:
+    """Where that leaves more room, a step and a transaction are bounded as they are without a budget."""
+    return JoinerLimits(
+        BatchMax(bytes=min(BATCH_MAX.bytes, memory.batch_bytes)),
+        HeldMax(bytes=min(HELD_MAX.bytes, memory.step_bytes)),
+        memory=memory,
+    )
 
 
 @dataclass(slots=True)
@@ -96,7 +108,8 @@ class Joiner:
         assert emission is not None
         self._emission = emission
         self._failed_before = progress.failed
-        self._batch_max = limits.batch_max
+        self._batch_max, self._step_bytes = limits.batch_max, limits.held_max.bytes
+        self.pressed, self._lean_to = Pressed(limits.memory), -1
         self.states: dict[int, SideState] = {
             n: SideState(
                 self._stage,
@@ -140,6 +153,42 @@ class Joiner:
         first = int(rows.stamps.searchsorted(first_stamp_above(handled)))
         if first < len(rows):
             self.inbox.take_block(offset, record, rows if not first else rows.slice(first, len(rows)))
+
+    # Memory.
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(state.reserved_bytes for state in self.states.values()) + self.inbox.bytes_held
+
+    def feel(self, host: Pressure) -> None:
+        """Once a turn, before anything is read. `host`: what it sees from outside."""
+        self.pressed.feel(self.held_bytes, host)
+
+    def _room_to(self, frontier: int) -> int:
+        """How far there is memory for. A unit that stands goes on to where its state is no greater than now, in as many
+        steps as that takes; where there is no such place yet, nowhere."""
+        if self.pressed.level is not Pressure.STAND:
+            self._lean_to = -1
+            return frontier
+        if self._lean_to <= self.frontier:
+            steps = self.inbox.lean_steps(frontier, self.frontier, self._stored_max())
+            self._lean_to = next((to for to, stored in steps if stored <= self._freed_by(to)), self.frontier)
+        return min(self._lean_to, frontier)
+
+    def _stored_max(self) -> int:
+        """Bytes of rows, without the index that they will have. Expiry drops a whole segment, a tenth of a window: as
+        far ahead as the budget has room for, it is looked for."""
+        budget = self.pressed.budget
+        if budget is None:
+            return self._step_bytes
+        state = sum(state.reserved_bytes for state in self.states.values())
+        rows = sum(state.row_bytes for state in self.states.values())
+        return max(self._step_bytes, (budget.bytes - self.held_bytes) * rows // max(state, 1))
+
+    def _freed_by(self, frontier: int) -> int:
+        watermark = max(self.progress.watermark, self.inbox.watermark_at(frontier))
+        counted = () if self.inbox.totals is None else self.inbox.totals.sum_at(frontier)
+        return sum(state.freed_bytes(watermark, counted) for state in self.states.values())
 
     # Deciding.
 
@@ -187,13 +236,15 @@ class Joiner:
             rows = in_stamp_order([*ready.get((side, Role.STORE), []), *ready.get((side, Role.BOTH), [])])
             if rows is not None:
                 state.append(ranked(rows, state.side, self.inbox.totals))
+            # What the committed steps had expired already: a log may be kept for much longer than a window.
+            state.expire(self.progress.watermark, self.progress.counted)
         self.inbox.advance(frontier)
         self._rebuilt_to = frontier
 
     def reach(self, table: RoutingTable) -> int | None:
         """The frontier to step to, or None if there is none beyond the present one. `table` is of a version at or above
         every version announced so far."""
-        self.catching_up = False
+        self.catching_up = self.pressed.standing = False
         self.inbox.learn(table)
         frontier = self.inbox.frontier(table)
         if self._reading_again or frontier is None:
@@ -209,9 +260,13 @@ class Joiner:
                     return None  # it waits for the state that comes with the move
         if frontier <= self.frontier:
             return None
-        within = self.inbox.within(frontier, self.frontier)
-        self.catching_up = within < frontier
-        return within
+        bound = self._room_to(frontier)
+        within = self.inbox.within(bound, self.frontier) if bound > self.frontier else self.frontier
+        if self.pressed.level >= Pressure.SHED:
+            self.inbox.shed(within, 0 if self.pressed.level is Pressure.STAND else self._step_bytes // 2)
+        self.pressed.standing = within == self.frontier
+        self.catching_up = self.frontier < within < frontier
+        return within if within > self.frontier else None
 
     def _moves(self, table: RoutingTable) -> Iterator[Move]:
         return (move for move in table.moves if move.version <= self.inbox.newest_version)

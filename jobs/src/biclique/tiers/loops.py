@@ -54,6 +54,7 @@ from biclique.tiers.messages import (
     unit_address,
 )
 from biclique.tiers.phases import Mark, unheard
+from biclique.tiers.pressure import MemoryBudget, records_of_a_read
 from biclique.tiers.progress import (
     BlobRef,
     DispatcherProgress,
@@ -168,9 +169,11 @@ def joiner_loop(
         orders: Orders = yield Consult()
         if orders.stop:
             return End.STOPPED
+        joiner.feel(orders.pressure)
         read = 0
         if not joiner.catching_up:
-            fetched: Fetched = yield Read(address, joiner.next_offset, limits.unit_records)
+            some = records_of_a_read(joiner.pressed.level, limits.unit_records)
+            fetched: Fetched = yield Read(address, joiner.next_offset, some)
             for offset, record in fetched.records:
                 joiner.take(offset, record)
             joiner.read_to(fetched.next_offset)
@@ -202,11 +205,12 @@ def joiner_loop(
             if outcome is not Outcome.COMMITTED:
                 return _end_of(outcome)
             joiner.committed(announcement)
-        if orders.seal and not joiner.replaying and joiner.progress.cursor is None:
+        if (orders.seal or joiner.pressed.seal_due) and not joiner.replaying and joiner.progress.cursor is None:
             serial += 1
             sealed = yield from _seal(joiner, incarnation, serial, owner)
             if sealed is Publication.SUPERSEDED:
                 return End.FENCED
+            joiner.pressed.sealed()
         if frontier is None and not read:
             yield Rest(REST_MS)
 
@@ -384,9 +388,10 @@ def merger_loop(
     watch: Watch | None = None,
     written_max: WrittenMax = WRITTEN_MAX,
     shares_max: int = SHARES_MAX,
+    memory: MemoryBudget | None = None,
 ) -> Loop:
     """`hold`: running aggregates are written when the input has ended, once (bounded files). `shares_max`: bytes of
-    shares above the frontier; more are read again when needed."""
+    shares above the frontier; more are read again when needed. `memory`: of all that it holds; None: not counted."""
     me = merger_producer(number)
     incarnation: int = yield Fence(me)
     progress: MergerProgress | None = yield ReadProgress(me)
@@ -396,7 +401,7 @@ def merger_loop(
             yield Rest(REST_MS)
             first = yield ReadTable()
         progress = MergerProgress(senders=first.units_of_stage(len(plan.stages) - 1))
-    merger = yield from _restored_merger(plan, number, progress, hold, written_max, shares_max)
+    merger = yield from _restored_merger(plan, number, progress, hold, written_max, shares_max, memory)
     if watch is not None:
         watch.merger = merger
     address, serial, finished = Address(Topic.PARTIALS, number), 0, False
@@ -404,7 +409,9 @@ def merger_loop(
         orders: Orders = yield Consult()
         if orders.stop:
             return End.STOPPED
-        fetched: Fetched = yield Read(address, merger.next_offset, limits.unit_records)
+        merger.feel(orders.pressure)
+        some = records_of_a_read(merger.pressed.level, limits.unit_records)
+        fetched: Fetched = yield Read(address, merger.next_offset, some)
         for offset, record in fetched.records:
             merger.take(offset, record)
         merger.read_to(fetched.next_offset)
@@ -426,26 +433,33 @@ def merger_loop(
             if outcome is not Outcome.COMMITTED:
                 return _end_of(outcome)
             merger.committed(turn)
-        if orders.seal and not merger.replaying and merger.progress.cursor is None:
+        if (orders.seal or merger.pressed.seal_due) and not merger.replaying and merger.progress.cursor is None:
             serial += 1
             sealed = yield from _seal_merger(merger, me, incarnation, serial)
             if sealed is Publication.SUPERSEDED:
                 return End.FENCED
+            merger.pressed.sealed()
         if turns is None and not fetched.records:
             yield Rest(REST_MS)
 
 
 def _restored_merger(
-    plan: Plan, number: int, progress: MergerProgress, hold: bool, written_max: WrittenMax, shares_max: int
+    plan: Plan,
+    number: int,
+    progress: MergerProgress,
+    hold: bool,
+    written_max: WrittenMax,
+    shares_max: int,
+    memory: MemoryBudget | None,
 ) -> Generator[Effect, Any, Merger]:
     manifests: tuple[Manifest, ...] = yield LoadManifests(merger_producer(number))
     for manifest in manifests:
         if manifest.frontier > progress.frontier:
             continue
-        merger = Merger(plan, number, progress, manifest, hold, written_max, shares_max)
+        merger = Merger(plan, number, progress, manifest, hold, written_max, shares_max, memory)
         if (yield from _load(manifest, merger.load)):
             return merger
-    return Merger(plan, number, progress, None, hold, written_max, shares_max)
+    return Merger(plan, number, progress, None, hold, written_max, shares_max, memory)
 
 
 def _seal_merger(

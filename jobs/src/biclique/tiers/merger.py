@@ -39,6 +39,7 @@ from biclique.tiers.aggregation import distinct_window_us, key_types
 from biclique.tiers.inbox import Inbox
 from biclique.tiers.messages import Address, Partials, Producer, Record, Results, Signal, Topic
 from biclique.tiers.open_groups import OpenGroups
+from biclique.tiers.pressure import MemoryBudget, Pressed, Pressure
 from biclique.tiers.progress import BlobRef, Manifest, MergerCursor, MergerProgress, Place
 from biclique.tiers.shares_codec import decode_shares, encode_shares
 from biclique.tiers.waiting import SHARES_MAX, Waiting
@@ -90,8 +91,10 @@ class Merger:
         hold: bool,
         written_max: WrittenMax = WRITTEN_MAX,
         shares_max: int = SHARES_MAX,
+        memory: MemoryBudget | None = None,
     ) -> None:
         query = plan.query
+        self.pressed = Pressed(memory)
         self._written_max = written_max
         self._query, self._number, self._hold = query, number, hold
         self._values = tuple(i.value for i in query.items if isinstance(i.value, Aggregate | GroupKey))
@@ -170,15 +173,48 @@ class Merger:
         self._forget_what_was_closed()
         self._add_news(record)
 
+    # Memory.
+
+    @property
+    def held_bytes(self) -> int:
+        return self.size_bytes + self._pending.held
+
+    def feel(self, host: Pressure) -> None:
+        """Once a turn, before anything is read. `host`: what it sees from outside."""
+        self.pressed.feel(self.held_bytes, host)
+
+    def _room_to(self, frontier: int) -> int:
+        """How far there is memory for. Shares of groups that are there take none, so a merger that stands goes on
+        a little at a time while it has not come to its budget; then only to where a time closes groups."""
+        if self.pressed.level is not Pressure.STAND:
+            return frontier
+        budget = self.pressed.budget
+        to, size = self._pending.within(frontier, 0 if budget is None else budget.step_bytes)
+        fits = budget is not None and self.held_bytes + size <= budget.bytes
+        return to if not size or fits or self._closes(frontier) else self.progress.frontier
+
+    def _closes(self, frontier: int) -> bool:
+        watermark = max(self.progress.watermark, self.inbox.watermark_at(frontier))
+        if self._query.tumble_us is not None:
+            return self._open.any_below(watermark - self._query.tumble_us + 1)
+        if self._window_us is None or not self._written:
+            return False
+        return next(iter(self._written.values())) <= watermark - self._window_us
+
     # Acting.
 
     def reach(self, table: RoutingTable) -> int | None:
+        self.pressed.standing = False
         self.inbox.learn(table)
         frontier = self.inbox.frontier(table)
+        if self.pressed.level >= Pressure.SHED:
+            self._pending.shed(self.progress.frontier if frontier is None else frontier)
         if self._reading_again or frontier is None or frontier <= self.progress.frontier:
             return None
         if self.progress.cursor is None:
-            return frontier
+            within = self._room_to(frontier)
+            self.pressed.standing = within <= self.progress.frontier
+            return None if self.pressed.standing else within
         # Half of a step has been written: it is made again as it was, once all that it took has been read again.
         return self.progress.cursor.frontier if frontier >= self.progress.cursor.frontier else None
 

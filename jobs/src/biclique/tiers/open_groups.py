@@ -34,6 +34,9 @@ class OpenGroups:
             self._keys[time].append(key)
             self._count += 1
 
+    def any_below(self, bound: int) -> bool:
+        return bool(self._times) and self._times[0] < bound
+
     def take_below(self, bound: int | None) -> list[Key]:
         """Those with times below the bound (None: all), in the order of their times. They are gone then."""
         taken: list[Key] = []

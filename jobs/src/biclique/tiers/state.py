@@ -38,6 +38,7 @@ class BlobRows(NamedTuple):
 
 BLOB_ROWS = BlobRows()
 ARCHIVES_PER_WINDOW = 10  # the paper's archive period: a tenth of the window
+NEWEST = 1 << 63  # above every time and every rank
 SEGMENT_ROWS_MIN = 4_096  # below it a look-up costs more than the rows that archiving would save
 
 
@@ -122,6 +123,21 @@ class SideState:
     @property
     def size_bytes(self) -> int:
         return sum(part.store.bytes for part in self._parts)
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What the memory budget counts: it grows with the rows, and does not jump when runs begin to merge."""
+        return sum(part.store.bytes_reserved for part in self._parts)
+
+    @property
+    def row_bytes(self) -> int:
+        """Without their index."""
+        return sum(part.store.bytes_below(NEWEST) for part in self._parts)
+
+    def freed_bytes(self, watermark: int, counted: Counts) -> int:
+        """Of the rows that `expire` would drop now."""
+        bound = oldest_needed(self.side, watermark, counted)
+        return 0 if bound is None else sum(part.store.bytes_below(bound) for part in self._parts)
 
     def append(self, rows: Rows) -> int:
         """The unit's own rows, in stamp order. Returns the reference of the first."""

@@ -48,6 +48,24 @@ class Waiting:
                 self.held -= waiting.size
                 waiting.partials = None
 
+    def shed(self, frontier: int) -> None:
+        """Memory presses: of all that comes after this frontier, the offsets only."""
+        for waiting in self._all:
+            if waiting.partials is not None and waiting.epoch > frontier:
+                self.held -= waiting.size
+                waiting.partials = None
+
+    def within(self, frontier: int, bytes_max: int) -> tuple[int, int]:
+        """How far a step may go whose shares have no more than so many bytes, by one epoch of them at least; and how
+        many they have."""
+        due = sorted((waiting.epoch, waiting.size) for waiting in self._all if waiting.epoch <= frontier)
+        size = 0
+        for epoch, more in due:
+            if epoch > due[0][0] and size + more > bytes_max:
+                return epoch - 1, sum(w for e, w in due if e < epoch)
+            size += more
+        return frontier, size
+
     def missing(self, frontier: int) -> tuple[int, ...]:
         """Offsets of what is needed now and has given way."""
         return tuple(w.offset for w in self._all if w.partials is None and w.epoch <= frontier)
