@@ -187,6 +187,7 @@ def _judge(stage: Stage, flow: Flow, reader: Reader, outcome: Outcome, say: Call
     wanted_late = Counter((side, number) for side in SIDES for number in given.late[side])
     wanted_dead = Counter(given.dead)
     outcome.wrong += compared("late rows", found_late, wanted_late) + compared("dead rows", found_dead, wanted_dead)
+    say(f"judged: {len(outcome.wrong)} promises broken")
     outcome.rows, outcome.results = dict(flow.sent), reader.read
     outcome.late, outcome.dead = found_late.total(), found_dead.total()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import threading
 from collections import defaultdict
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
-from biclique.hosts.units.driver import TierDriver, TierStopped, reason_of
+from biclique.hosts.units.driver import SparkJobs, TierDriver, TierStopped, reason_of
 from biclique.hosts.units.ending import Ending, Kind, ending_of
 from biclique.hosts.units.spec import Surroundings, UnitSpec
 from biclique.ports.refusals import Refused, Unreachable
@@ -50,8 +53,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("biclique.hosts.units.restarts.Restarts._pause", lambda self, number: 0.001)
 
 
-def driven(jobs: Scripted, stopping: bool = False) -> None:
-    TierDriver(jobs, [spec(name) for name in jobs.endings], lambda: stopping).run()
+def driven(jobs: Scripted, stopping: bool = False, superseded: Callable[[], bool] = lambda: False) -> None:
+    TierDriver(jobs, [spec(name) for name in jobs.endings], lambda: stopping, superseded).run()
 
 
 def test_it_ends_when_every_unit_has_ended_by_itself() -> None:
@@ -98,6 +101,40 @@ def test_asked_to_stop_nothing_is_started_again() -> None:
     assert len(jobs.runs["a"]) == 1
 
 
+FENCED = Ending(Kind.FENCED, "fenced")
+
+
+def test_the_newest_driver_takes_a_unit_back_from_one_that_was_thought_dead() -> None:
+    jobs = Scripted(a=[FENCED, OVER])
+    driven(jobs)
+    assert len(jobs.runs["a"]) == 2
+
+
+@pytest.mark.parametrize("ending", [FENCED, RuntimeError("cut off"), Ending(Kind.REPEAT, "unknown outcome")])
+def test_a_superseded_driver_starts_nothing_again(ending: Ending | Exception) -> None:
+    jobs = Scripted(a=[ending])
+    driven(jobs, superseded=lambda: len(jobs.runs["a"]) == 1)
+    assert len(jobs.runs["a"]) == 1
+
+
+def test_a_superseded_driver_ends_though_its_units_run_on() -> None:
+    jobs = Scripted(a=[], b=[])
+    driven(jobs, superseded=lambda: len(jobs.runs) == 2)
+    assert jobs.cancelled.is_set()
+
+
+class GoneSpark:
+    """A context whose Java has ended: whatever is asked of it fails."""
+
+    def __init__(self) -> None:
+        self._gateway = SimpleNamespace(proc=subprocess.Popen(["true"]))
+
+
+def test_without_java_nothing_is_tried_again() -> None:
+    with pytest.raises(TierStopped, match=r"^joiner a has stopped: Spark's Java process has ended; start the tier"):
+        TierDriver(SparkJobs(GoneSpark()), [spec("a")], lambda: False, lambda: False).run()
+
+
 def raising(error: Exception) -> End:
     raise error
 
@@ -106,6 +143,7 @@ def test_how_a_run_ended_travels_as_text() -> None:
     endings = [
         ending_of(lambda: End.STOPPED),
         ending_of(lambda: End.UNKNOWN),
+        ending_of(lambda: End.FENCED),
         ending_of(lambda: raising(Unreachable("away"))),
         ending_of(lambda: raising(Refused("too large"))),
         ending_of(lambda: raising(MissingProgress("gone"))),
@@ -113,6 +151,7 @@ def test_how_a_run_ended_travels_as_text() -> None:
     assert endings == [
         Ending(Kind.OVER, "stopped"),
         Ending(Kind.REPEAT, "unknown outcome"),
+        FENCED,
         Ending(Kind.WAIT, "away"),
         Ending(Kind.MEND, "too large"),
         Ending(Kind.MEND, "gone"),

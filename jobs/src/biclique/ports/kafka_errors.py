@@ -18,6 +18,7 @@ PASSING = frozenset(
         KafkaError._MSG_TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._NOENT,  # "no leaders found", of a broker that has just started and is asked for offsets
         KafkaError._WAIT_COORD,
         KafkaError.NETWORK_EXCEPTION,
         KafkaError.BROKER_NOT_AVAILABLE,

@@ -8,6 +8,7 @@ are in Kafka, so a heartbeat that is sent afterwards comes behind them.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,11 +23,13 @@ from biclique.hosts.shuffle.heartbeats import OBSERVED, Heartbeats, last_name
 from biclique.hosts.shuffle.packing import MESSAGE, PACKED_SQL, Packing, dispatcher_of
 from biclique.plan.model import Plan
 from biclique.ports.kafka_log import KafkaLog
+from biclique.ports.refusals import Unreachable
 from biclique.query.model import Kafka
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.messages import Address, Heartbeat, Topic
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
 
+LOG = logging.getLogger(__name__)
 EARLIEST, LATEST = -2, -1  # as Spark's Kafka source writes them
 BEAT_S = 1  # between two heartbeats: idleness is known that much later at most
 RECORDS_PER_BATCH = 400_000  # of all partitions of a source: bounds what a restart reads again
@@ -130,7 +133,10 @@ def follow(
         reports: list[Any] = query.recentProgress
         for report in reports:
             heartbeats.batch_ended(json.loads(report.json))
-        send_beats(plan, log, heartbeats)
+        try:
+            send_beats(plan, log, heartbeats)
+        except Unreachable as trouble:
+            LOG.warning("a heartbeat could not be sent, the next one tells the same: %s", trouble)
     query.stop()
 
 

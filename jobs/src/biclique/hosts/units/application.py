@@ -18,7 +18,7 @@ from typing import Any
 from biclique.core.places import last_place, row_bits
 from biclique.hosts.shuffle.packing import Packing
 from biclique.hosts.spark import LOG_SETTINGS, refuse_without_java
-from biclique.hosts.units.driver import SparkJobs, TierDriver
+from biclique.hosts.units.driver import JAVA_GONE, SparkJobs, TierDriver, java_is_gone
 from biclique.hosts.units.founding import found
 from biclique.hosts.units.patience import patiently
 from biclique.hosts.units.spec import Surroundings, UnitSpec
@@ -57,11 +57,14 @@ def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stoppin
         _run_shuffler(plan, options, control, stopping)
         return
     specs = [UnitSpec(options.manifest, tier, name, around) for name in _names(plan, tier, subgroup)]
+    name = f"driver {tier}" if subgroup is None else f"driver {tier} {subgroup}"
+    attempt = control.next_attempt(name)
     context = _spark(f"{around.prefix}-{tier}", len(specs), ()).sparkContext
     try:
-        TierDriver(SparkJobs(context), specs, stopping).run()
+        TierDriver(SparkJobs(context), specs, stopping, lambda: control.attempts(name) > attempt).run()
     finally:
-        context.stop()
+        if not java_is_gone(context):
+            context.stop()
 
 
 def _names(plan: Plan, tier: str, subgroup: Subgroup | None) -> Sequence[str]:
@@ -96,9 +99,15 @@ def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stop
             packing = Packing(options.manifest, around.prefix)
             query = start_query(spark, plan, packing, brokers, starts, folder)
             sources = {number: number for number in range(len(plan.query.sources))}
-            follow(query, plan, log, Heartbeats(attempt, last, sources), stopping)
+            beats = Heartbeats(attempt, last, sources)
+            follow(query, plan, log, beats, lambda: stopping() or control.attempts("shuffler") > attempt)
+    except Exception:
+        if java_is_gone(spark.sparkContext):
+            raise JAVA_GONE from None
+        raise
     finally:
-        spark.stop()
+        if not java_is_gone(spark.sparkContext):
+            spark.stop()
 
 
 def _spark(name: str, slots: int, jars: Sequence[Path]) -> Any:

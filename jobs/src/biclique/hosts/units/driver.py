@@ -4,11 +4,16 @@ Placement is Spark's: in `local[n]` the tasks are Python processes of this machi
 retries of a task are off: a unit that ends is started again here, as a new job, as its ending (ending.py) and its
 budget (restarts.py) say. A unit that cannot be kept running ends the tier: the others wait for it sooner or later, and
 a tier that looks alive and does nothing helps nobody.
+
+A driver that was thought dead may come back: it stood still, or was cut off. Its successor has the greater attempt.
+Whoever is superseded starts no unit any more, so it cannot take the fence from its successor, and ends; who is not, and
+lost a unit to a fence, starts it again. So whatever the two did meanwhile, the newer one runs in the end.
 """
 
 from __future__ import annotations
 
 import logging
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +27,15 @@ from biclique.hosts.units.spec import UnitSpec
 from biclique.ports.refusals import Refused
 
 LOG = logging.getLogger(__name__)
+LOOK_S = 0.5  # between two looks at whether a later driver has been started
+JAVA_ENDS_S = 0.5
 
 
 class TierStopped(Refused):
     """The tier has stopped, and nothing is lost; the sentence says why, and what to do about it."""
+
+
+JAVA_GONE = TierStopped("Spark's Java process has ended; start the tier again, and it goes on from its progress")
 
 
 class Jobs(Protocol):
@@ -62,27 +72,56 @@ class SparkJobs:
         self._context = context
 
     def run(self, spec: UnitSpec) -> Ending:
-        (ended,) = self._context.parallelize([spec.to_json()], 1).mapPartitions(run_specs).collect()  # type: ignore[attr-defined]
+        try:
+            (ended,) = self._context.parallelize([spec.to_json()], 1).mapPartitions(run_specs).collect()  # type: ignore[attr-defined]
+        except Exception:
+            if java_is_gone(self._context):
+                raise JAVA_GONE from None
+            raise
         return Ending.from_json(ended)
 
     def cancel(self) -> None:
-        self._context.cancelAllJobs()  # type: ignore[attr-defined]
+        if not java_is_gone(self._context):
+            self._context.cancelAllJobs()  # type: ignore[attr-defined]
+
+
+def java_is_gone(context: object) -> bool:
+    """The driver's own, where this process has started it: with it, all that it could still ask Spark for. It may be a
+    moment before the system says so."""
+    process = getattr(context._gateway, "proc", None)  # type: ignore[attr-defined]
+    if process is None:
+        return False
+    try:
+        process.wait(JAVA_ENDS_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 class TierDriver:
-    def __init__(self, jobs: Jobs, specs: Sequence[UnitSpec], stopping: Callable[[], bool]) -> None:
-        self._jobs, self._specs, self._stopping = jobs, specs, stopping
+    """`superseded`: whether a later driver of this tier has been started."""
+
+    def __init__(
+        self, jobs: Jobs, specs: Sequence[UnitSpec], stopping: Callable[[], bool], superseded: Callable[[], bool]
+    ) -> None:
+        self._jobs, self._specs, self._stopping, self._superseded = jobs, specs, stopping, superseded
         self._lock = threading.Lock()
         self._failure: TierStopped | None = None
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Until every unit has ended. Raises TierStopped when one of them cannot be kept running."""
+        """Until every unit has ended, or a later driver has been started. Raises TierStopped when a unit cannot be kept
+        running."""
         threads = [threading.Thread(target=self._keep, args=(spec,), name=spec.name) for spec in self._specs]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(LOOK_S)
+            if not self._ended.is_set() and self._superseded():
+                LOG.warning("a later driver of this tier has been started, so this one ends")
+                self._ended.set()
+                self._jobs.cancel()
         if self._failure is not None:
             raise self._failure
 
@@ -91,7 +130,7 @@ class TierDriver:
         while not self._ended.is_set():
             began = time.monotonic()
             ending, why = self._run_once(replace(spec, halvings=restarts.halvings))
-            if self._stopping() or self._ended.is_set():
+            if self._stopping() or self._ended.is_set() or self._superseded():
                 return
             ran_s = time.monotonic() - began
             match ending:
@@ -103,6 +142,8 @@ class TierDriver:
                     return
                 case Kind.WAIT:
                     wait_s: float | None = restarts.after_wait(ran_s)
+                case Kind.FENCED:
+                    wait_s = restarts.after_failure(ran_s)
                 case Kind.REPEAT:
                     wait_s = restarts.after_unknown(ran_s)
                 case None:
@@ -118,6 +159,8 @@ class TierDriver:
         """None: it failed."""
         try:
             ending = self._jobs.run(spec)
+        except Refused as stop:
+            return Kind.MEND, str(stop)
         except Exception as error:  # whatever broke the task: its executor, its Python worker, or its own exception
             return None, reason_of(error)
         return ending.kind, ending.why

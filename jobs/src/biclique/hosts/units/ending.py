@@ -1,6 +1,7 @@
 """How one run of a unit ended, as its driver is told it: plain JSON, from a task on another machine.
 
-| over   | asked to stop, has left, or a successor runs in its place: not started again                          |
+| over   | asked to stop, or has left: not started again                                                          |
+| fenced | a successor runs in its place: not started again, unless no later driver of the tier is known           |
 | repeat | a transaction whose outcome is unknown: started again, with smaller transactions                       |
 | wait   | Kafka or whatever it needs does not answer: started again, as often as it takes                        |
 | mend   | trying again would end in the same way, and nothing is lost: the tier stops, and says what to mend     |
@@ -28,9 +29,13 @@ FOR_A_PERSON = (Refused, MissingProgress, TrimmedTooFar, UnknownMessage, Damaged
 
 class Kind(Enum):
     OVER = "over"
+    FENCED = "fenced"
     REPEAT = "repeat"
     WAIT = "wait"
     MEND = "mend"
+
+
+KINDS = {End.UNKNOWN: Kind.REPEAT, End.FENCED: Kind.FENCED}
 
 
 @dataclass(frozen=True)
@@ -54,4 +59,4 @@ def ending_of(run: Callable[[], End]) -> Ending:
         return Ending(Kind.WAIT, str(trouble))
     except FOR_A_PERSON as stop:
         return Ending(Kind.MEND, str(stop))
-    return Ending(Kind.REPEAT if end is End.UNKNOWN else Kind.OVER, end.value)
+    return Ending(KINDS.get(end, Kind.OVER), end.value)
