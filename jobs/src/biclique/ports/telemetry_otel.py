@@ -44,6 +44,7 @@ from biclique.ports.trace_context import Context, context_of
 
 SAMPLED_BLOCKS = 0.01  # of blocks without a parent, where OTEL_TRACES_SAMPLER says nothing: cheap at any rate
 SECONDS_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+SEND_MS = 1000.0  # a process that is killed takes along what it has not sent
 CLOSE_S = 3.0
 SCOPE = "biclique"
 EMPTY = SdkContext()
@@ -92,7 +93,8 @@ class OtelTelemetry:
             None if wanted.sampler_chosen else ParentBasedTraceIdRatio(SAMPLED_BLOCKS)
         )  # None: as the SDK reads it
         provider = TracerProvider(sampler, resource, shutdown_on_exit=False)
-        sending = BatchSpanProcessor(OTLPSpanExporter())
+        delay_ms = None if os.environ.get("OTEL_BSP_SCHEDULE_DELAY") else SEND_MS  # None: as the SDK reads it
+        sending = BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=delay_ms)
         provider.add_span_processor(sending)
         self._tracer = provider.get_tracer(SCOPE)
         self._endings.append(provider.shutdown)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from biclique.ports.telemetry import Identity, Telemetry
 from biclique.query.errors import QueryError
@@ -66,6 +66,16 @@ def open_telemetry(settings: Mapping[str, str], identity: Identity) -> Telemetry
     if telemetry.metrics_port is not None:
         LOG.info("metrics served", extra={"port": telemetry.metrics_port})
     return telemetry
+
+
+def open_tracing(settings: Mapping[str, str], identity: Identity) -> Telemetry | None:
+    """Traces alone: of a process that has nothing to measure."""
+    wanted = replace(wanted_of(settings), metrics=False, prometheus=None)
+    if not wanted.anything:
+        return None
+    from biclique.ports.telemetry_otel import OtelTelemetry
+
+    return OtelTelemetry(identity, wanted)
 
 
 def _endpoint(settings: Mapping[str, str], signal: str) -> bool:

@@ -9,6 +9,7 @@ Beside each message stands what the driver wants to know of it (`ABOUT`); it doe
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from biclique.hosts.shuffle.cutting import cut, portions
 from biclique.hosts.shuffle.json_messages import parse_json_messages
 from biclique.hosts.shuffle.parsed import WHOLE, BadRecord, ParsedMessages
 from biclique.hosts.shuffle.raw import RawRecords
+from biclique.hosts.shuffle.tracing import tracing_of, untraced
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
 from biclique.ports.wire import Wire
@@ -73,20 +75,26 @@ def dispatcher_of(partition: SourcePartition, dispatchers: int) -> int:
 
 @dataclass(frozen=True)
 class Packing:
-    """What a task is told. Plain values: they travel to it."""
+    """What a task is told. Plain values: they travel to it. `attempt`: of the tier; `tracing`: there is a column with
+    what the records bring of traces."""
 
     manifest: str
     prefix: str
+    attempt: int = 0
+    tracing: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`. Columns: source, partition, offset, time (microseconds), value."""
         pa.set_cpu_count(1)  # a task is one core's worth of work
         plan, packer, wire = _made(self.manifest)
+        traced = tracing_of(plan.query, self.attempt) if self.tracing else untraced
         last: dict[SourcePartition, int] = {}
         for batch in batches:
             for key, records in _by_partition(batch):
                 for portion in portions(records):
+                    began_ns = time.time_ns()
                     packed = packer.pack(key, last.get(key, NO_PREDECESSOR), portion)
+                    packed = traced(packed, portion, began_ns)
                     for block, message in cut(packed, wire.encode):
                         last[key] = int(block.offsets[-1])
                         headers = [{"key": name, "value": value} for name, value in message.headers.items()]

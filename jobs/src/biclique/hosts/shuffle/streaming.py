@@ -14,16 +14,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.functions import col, lit, unix_micros, when
+from pyspark.sql.functions import col, expr, lit, unix_micros, when
 from pyspark.sql.functions import max as max_
 from pyspark.sql.streaming.query import StreamingQuery
 
 from biclique.core.places import next_offset, row_bits
 from biclique.hosts.shuffle.heartbeats import OBSERVED, Heartbeats, last_name
 from biclique.hosts.shuffle.packing import MESSAGE, PACKED_SQL, Packing, dispatcher_of
+from biclique.hosts.shuffle.tracing import TRACEPARENT
 from biclique.plan.model import Plan
 from biclique.ports.kafka_log import KafkaLog
 from biclique.ports.refusals import Unreachable
+from biclique.ports.trace_context import HEADER
 from biclique.query.model import Kafka
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.messages import Address, Heartbeat, Topic
@@ -32,6 +34,7 @@ from biclique.tiers.progress import DispatcherProgress, SourcePartition
 LOG = logging.getLogger(__name__)
 EARLIEST, LATEST = -2, -1  # as Spark's Kafka source writes them
 BEAT_S = 1  # between two heartbeats: idleness is known that much later at most
+CONTEXT = f"get(filter(headers, header -> header.key = '{HEADER}'), 0).value"  # null where there is none
 RECORDS_PER_BATCH = 400_000  # of all partitions of a source: bounds what a restart reads again
 
 
@@ -57,7 +60,9 @@ def start_query(
     spark: SparkSession, plan: Plan, packing: Packing, brokers: str, starts: Mapping[SourcePartition, int], folder: str
 ) -> StreamingQuery:
     """`starts`: where to begin in each source partition (`starts_of`); `folder`: empty."""
-    frames = [_records(spark, plan, source, brokers, starts) for source in range(len(plan.query.sources))]
+    frames = [
+        _records(spark, plan, source, brokers, starts, packing.tracing) for source in range(len(plan.query.sources))
+    ]
     records = frames[0]
     for frame in frames[1:]:
         records = records.unionAll(frame)
@@ -75,7 +80,12 @@ def start_query(
 
 
 def _records(
-    spark: SparkSession, plan: Plan, source: int, brokers: str, starts: Mapping[SourcePartition, int]
+    spark: SparkSession,
+    plan: Plan,
+    source: int,
+    brokers: str,
+    starts: Mapping[SourcePartition, int],
+    tracing: bool,
 ) -> DataFrame:
     given = plan.query.sources[source].input
     assert isinstance(given, Kafka)
@@ -88,6 +98,7 @@ def _records(
         .option("maxOffsetsPerTrigger", RECORDS_PER_BATCH)
         .option("failOnDataLoss", "true")
         .option("kafka.isolation.level", "read_committed")
+        .option("includeHeaders", tracing)
         .load()
         .select(
             lit(source).alias("source"),
@@ -95,6 +106,7 @@ def _records(
             "offset",
             unix_micros("timestamp").alias("time"),
             "value",
+            *([expr(CONTEXT).alias(TRACEPARENT)] if tracing else []),
         )
     )
 

@@ -27,6 +27,8 @@ from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control_folder import ControlFolder
 from biclique.ports.kafka_log import KafkaLog, KafkaSettings
+from biclique.ports.telemetry import Identity
+from biclique.ports.telemetry_settings import open_telemetry, wanted_of
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.routing.table import Subgroup
@@ -48,6 +50,7 @@ class TierOptions:
 
 def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stopping: Callable[[], bool]) -> None:
     plan, around = make_plan(compile_manifest(options.manifest)), options.around
+    wanted_of(os.environ)  # refused before anything is started
     control = ControlFolder(Path(around.control))
     log = KafkaLog(KafkaSettings(around.kafka, around.prefix), Wire(plan))
     begin = partial(found, plan, log, control, options.replication, options.units_max)
@@ -80,6 +83,7 @@ def _names(plan: Plan, tier: str, subgroup: Subgroup | None) -> Sequence[str]:
 
 def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stopping: Callable[[], bool]) -> None:
     from biclique.hosts.shuffle.heartbeats import Heartbeats
+    from biclique.hosts.shuffle.measured import MeasuredHeartbeats
     from biclique.hosts.shuffle.streaming import follow, start_query, starts_of
 
     around = options.around
@@ -88,6 +92,7 @@ def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stop
     starts = starts_of(plan, log)
     partitions = len({(key.source, key.partition) for key in starts})
     spark = _spark(f"{around.prefix}-shuffler", min(partitions, os.cpu_count() or 1), options.jars)
+    telemetry = open_telemetry(os.environ, Identity(plan.query.name, "shuffler", "driver", attempt))
     brokers = str(around.kafka["bootstrap.servers"])
     last: dict[SourcePartition, int] = {
         key: last_place(offset - 1, row_bits(plan.query.sources[key.source]))
@@ -96,16 +101,20 @@ def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stop
     }
     try:
         with tempfile.TemporaryDirectory(prefix="biclique-shuffler-") as folder:
-            packing = Packing(options.manifest, around.prefix)
+            packing = Packing(options.manifest, around.prefix, attempt, wanted_of(os.environ).traces)
             query = start_query(spark, plan, packing, brokers, starts, folder)
             sources = {number: number for number in range(len(plan.query.sources))}
             beats = Heartbeats(attempt, last, sources)
+            if telemetry is not None:
+                beats = MeasuredHeartbeats(attempt, last, sources, telemetry, plan)
             follow(query, plan, log, beats, lambda: stopping() or control.attempts("shuffler") > attempt)
     except Exception:
         if java_is_gone(spark.sparkContext):
             raise JAVA_GONE from None
         raise
     finally:
+        if telemetry is not None:
+            telemetry.close()
         if not java_is_gone(spark.sparkContext):
             spark.stop()
 
