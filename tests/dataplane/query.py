@@ -68,8 +68,8 @@ class KafkaQuery:
 
     # --- in ----------------------------------------------------------------------------------------------------------
 
-    def produce(self, side: str, value: bytes) -> None:
-        self.producer.produce(f"{self.name}-{side}", value)
+    def produce(self, side: str, value: bytes, headers: dict[str, str | bytes | None] | None = None) -> None:
+        self.producer.produce(f"{self.name}-{side}", value, headers=headers)
 
     def produce_rows(self, side: str, keys: list[int], first: int) -> None:
         for number, key in enumerate(keys, first):
