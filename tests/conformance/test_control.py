@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from biclique.plan.table import first_table
-from biclique.ports.control import Control, OutOfTurn
+from biclique.ports.control import Condition, Control, OutOfTurn, State
 from biclique.ports.control_folder import ControlFolder
 from biclique.ports.table_json import decode_table, encode_table
 from biclique.routing.table import Move, RoutingTable, Subgroup, UnitId
@@ -86,3 +86,15 @@ def test_of_many_that_ask_at_once_each_gets_an_attempt_of_its_own(connect: Calla
     assert connect().attempts("joiner 0L0.0") == 80
     assert connect().attempts("a/b") == 0, "each name counts for itself"
     assert connect().next_attempt("a/b") == 1
+
+
+def test_a_unit_tells_how_it_is_until_it_tells_anew(connect: Callable[[], Control]) -> None:
+    unit, reader = connect(), connect()
+    stands, waits = Condition(State.STANDS, "no room / for “a step”"), Condition(State.WAITS, "Kafka is away")
+    unit.tell("joiner 0L0.0#2", waits)
+    unit.tell("joiner 0L0.0#2", stands)
+    unit.tell("merger 1", waits)
+    unit.tell("dispatcher 0", None)
+    assert reader.conditions() == {"joiner 0L0.0#2": stands, "merger 1": waits}
+    unit.tell("joiner 0L0.0#2", None)
+    assert connect().conditions() == {"merger 1": waits}

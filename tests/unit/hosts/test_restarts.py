@@ -5,8 +5,10 @@ from __future__ import annotations
 from biclique.hosts.units import limits
 from biclique.hosts.units.restarts import Budget, Restarts, Saying
 from biclique.ports.kafka_reading import SECONDS
-from biclique.tiers.loops import READ_LIMITS
+from biclique.tiers.pressure import MemoryBudget
+from tests.unit.tiers.building import plan
 
+PLAN = plan("SELECT r.k FROM r JOIN s ON r.k = s.k")
 BUDGET = Budget(restarts=4, healthy_s=100.0, backoff_s=1.0, backoff_max_s=3.0)
 
 
@@ -33,18 +35,19 @@ def test_unknown_outcomes_halve_what_a_transaction_holds_until_a_run_was_healthy
     assert restarts.after_unknown(1.0) == 1.0
     assert restarts.after_unknown(1.0) == 2.0
     assert restarts.halvings == 2
-    assert limits.joining(2).batch_max.bytes == limits.BYTES // 4
-    assert limits.reads(2).turn_bytes == READ_LIMITS.turn_bytes // 4
-    assert limits.writing(2).bytes == limits.BYTES // 4
+    for budget in (MemoryBudget(1 << 40), MemoryBudget(64 << 20)):
+        assert limits.joining(2, budget).batch_max.bytes == limits.joining(0, budget).batch_max.bytes // 4
+        assert limits.writing(2, budget).bytes == limits.writing(0, budget).bytes // 4
+    assert limits.reads(2, PLAN).turn_bytes == limits.reads(0, PLAN).turn_bytes // 4
     restarts.after_failure(100.0)
     assert restarts.halvings == 0
 
 
 def test_a_transaction_never_holds_nothing() -> None:
     for halvings in (0, 3, 12, 5000):
-        assert limits.joining(halvings).batch_max.matches >= 1
-        assert limits.reads(halvings).turn_records >= 1
-        assert limits.writing(halvings).groups >= 1
+        assert limits.joining(halvings, MemoryBudget(1)).batch_max.matches >= 1
+        assert limits.reads(halvings, PLAN).turn_records >= 1
+        assert limits.writing(halvings, MemoryBudget(1)).groups >= 1
 
 
 def test_a_healthy_run_is_no_shorter_than_one_transaction_may_take() -> None:

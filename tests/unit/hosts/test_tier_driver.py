@@ -14,6 +14,7 @@ import pytest
 from biclique.hosts.units.driver import SparkJobs, TierDriver, TierStopped, reason_of
 from biclique.hosts.units.ending import Ending, Kind, ending_of
 from biclique.hosts.units.spec import Surroundings, UnitSpec
+from biclique.ports.control import Condition, State
 from biclique.ports.refusals import Refused, Unreachable
 from biclique.tiers.effects import End
 from biclique.tiers.loops import MissingProgress
@@ -92,6 +93,17 @@ def test_what_is_away_is_waited_for_and_said_once(caplog: pytest.LogCaptureFixtu
         driven(Scripted(a=[*away, OVER]))
     assert [record.getMessage() for record in caplog.records] == [
         "joiner a starts again in 0.0 s: Kafka does not answer"
+    ]
+
+
+def test_who_does_not_run_is_told_of_through_the_control_port() -> None:
+    told: list[tuple[str, Condition | None]] = []
+    jobs = Scripted(a=[Ending(Kind.WAIT, "Kafka does not answer"), Ending(Kind.MEND, "its progress is gone")])
+    with pytest.raises(TierStopped):
+        TierDriver(jobs, [spec("a")], lambda: False, lambda: False, lambda *now: told.append(now)).run()
+    assert told == [
+        ("joiner a", Condition(State.WAITS, "Kafka does not answer")),
+        ("joiner a", Condition(State.STOPPED, "it has stopped: its progress is gone")),
     ]
 
 

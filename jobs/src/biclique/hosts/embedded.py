@@ -438,7 +438,7 @@ def fingerprint(plan: Plan) -> str:
             for source in query.sources
         ),
         output=Files("", query.output.format),
-        hints=replace(query.hints, memory_bytes=0),
+        hints=replace(query.hints, memory_bytes=0, dispatchers_bytes=0, mergers_bytes=0),
     )
     text = repr((bare, plan.order, plan.stages, plan.dispatchers, plan.mergers))
     return f"{xxhash.xxh64_intdigest(text.encode()):016x}"

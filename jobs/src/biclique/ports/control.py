@@ -2,13 +2,31 @@
 
 Whoever steers (the operator, or a person with a folder) writes versions of the routing table, one after the other, and
 never changes one. An attempt number is given once: incarnations are made of it, so it must survive every process.
+The other way, units tell how they are, where that is not as it should be.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from biclique.routing.table import RoutingTable
+
+
+class State(Enum):
+    STANDS = "stands still"  # and goes on by itself when it can
+    WAITS = "waits"  # for something that does not answer
+    STOPPED = "stopped"  # until a person has done what the sentence says
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a person should know of a unit that does not simply run. `why`: a sentence, with the remedy."""
+
+    state: State
+    why: str
 
 
 class Control(Protocol):
@@ -26,6 +44,12 @@ class Control(Protocol):
 
     def stopping(self) -> bool:
         """Whether the query is to stop: units return between two transactions."""
+
+    def tell(self, name: str, condition: Condition | None) -> None:
+        """How a unit is, until it is told anew; None: it runs."""
+
+    def conditions(self) -> Mapping[str, Condition]:
+        """By name, of all that do not simply run."""
 
 
 class OutOfTurn(Exception):

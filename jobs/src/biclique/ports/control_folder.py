@@ -1,6 +1,6 @@
 """The control port as a folder: for a query without Kubernetes, on one machine or on a disk that all can see.
 
-    <folder>/tables/<version>.json    <folder>/attempts/<name>    <folder>/stop
+    <folder>/tables/<version>.json    <folder>/attempts/<name>    <folder>/conditions/<name>.json    <folder>/stop
 
 A table appears under its name whole or not at all. Attempts are counted under a lock on the file that counts them.
 """
@@ -8,12 +8,14 @@ A table appears under its name whole or not at all. Attempts are counted under a
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from biclique.ports.control import OutOfTurn
+from biclique.ports.control import Condition, OutOfTurn, State
 from biclique.ports.table_json import decode_table, encode_table
 from biclique.routing.table import RoutingTable
 
@@ -23,8 +25,10 @@ LOOK_S = 0.2  # how old what a process knows of the folder may be
 class ControlFolder:
     def __init__(self, folder: Path) -> None:
         self._tables, self._attempts, self._stop = folder / "tables", folder / "attempts", folder / "stop"
+        self._conditions = folder / "conditions"
         self._tables.mkdir(parents=True, exist_ok=True)
         self._attempts.mkdir(exist_ok=True)
+        self._conditions.mkdir(exist_ok=True)
         self._known: dict[int, RoutingTable] = {}
         self._newest, self._stopping, self._looked = -1, False, float("-inf")
 
@@ -81,6 +85,25 @@ class ControlFolder:
 
     def start(self) -> None:
         self._stop.unlink(missing_ok=True)
+
+    def tell(self, name: str, condition: Condition | None) -> None:
+        place = self._conditions / f"{quote(name, safe='')}.json"
+        if condition is None:
+            place.unlink(missing_ok=True)
+            return
+        written = place.with_name(f".{place.name}.{os.getpid()}")
+        written.write_text(json.dumps({"state": condition.state.value, "why": condition.why}))
+        written.rename(place)
+
+    def conditions(self) -> Mapping[str, Condition]:
+        found: dict[str, Condition] = {}
+        for place in sorted(self._conditions.glob("[!.]*.json")):
+            try:
+                told = json.loads(place.read_text())
+            except FileNotFoundError:
+                continue  # told anew meanwhile
+            found[unquote(place.stem)] = Condition(State(told["state"]), told["why"])
+        return found
 
     def _look(self, fresh: bool = False) -> None:
         if not fresh and time.monotonic() < self._looked + LOOK_S:

@@ -71,6 +71,8 @@ class _Compiler:
                 units=spec.joiners.replicas,
                 transport=spec.plan.transport,
                 memory_bytes=spec.joiners.memory,
+                dispatchers_bytes=spec.tiers.memory_of(spec.tiers.dispatcher),
+                mergers_bytes=spec.tiers.memory_of(spec.tiers.merger),
                 partitions=spec.topics.partitions,
             ),
         )

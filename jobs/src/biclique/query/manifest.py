@@ -213,8 +213,9 @@ class JoinersSpec(PodOverride):
     max_replicas: Count | None = None
     """As many units as scaling may start. Absent: replicas."""
     memory: Memory = 2 << 30
-    """What the state of one unit may take. `biclique run` stops at a checkpoint once a unit has more, or all units with
-    the blocks read ahead have more than all may."""
+    """What one unit may hold: its state, what waits, and what it is about to send. Over Kafka a unit without room
+    stands still until it has some. `biclique run` stops at a checkpoint once a unit's state has more, or that of all
+    units with the blocks read ahead has more than all may."""
 
     @model_validator(mode="after")
     def _ordered(self) -> JoinersSpec:
@@ -230,7 +231,7 @@ class TiersSpec(Block):
     cpu: Cpu = 500
     """Processors of a pod."""
     memory: Memory = 1 << 30
-    """Memory of a pod."""
+    """Memory of a pod. Its units share what the program leaves."""
     image: StrictStr = ""
     """The container image. Empty: the one of the installation."""
     node_selector: dict[StrictStr, StrictStr] = Field(default_factory=dict)
@@ -243,6 +244,11 @@ class TiersSpec(Block):
     """What differs for the dispatchers."""
     merger: TierOverride = TierOverride()
     """What differs for the merger."""
+
+    def memory_of(self, tier: TierOverride) -> int:
+        """Of all its pods: with executors: 0 of the driver's, which runs its units."""
+        executors = self.executors if tier.executors is None else tier.executors
+        return max(1, executors) * (self.memory if tier.memory is None else tier.memory)
 
 
 class ScalingSpec(Block):

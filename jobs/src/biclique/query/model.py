@@ -129,6 +129,8 @@ class PlanHints:
     units: int = 1  # joiners.replicas: units of each subgroup
     transport: str = "auto"
     memory_bytes: int = 2 << 30  # joiners.memory, of one unit
+    dispatchers_bytes: int = 1 << 30  # tiers.memory, of all pods of the tier
+    mergers_bytes: int = 1 << 30
     partitions: int = 4  # topics.partitions: P, the number of dispatchers
 
 

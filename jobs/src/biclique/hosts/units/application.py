@@ -64,7 +64,7 @@ def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stoppin
     attempt = control.next_attempt(name)
     context = _spark(f"{around.prefix}-{tier}", len(specs), ()).sparkContext
     try:
-        TierDriver(SparkJobs(context), specs, stopping, lambda: control.attempts(name) > attempt).run()
+        TierDriver(SparkJobs(context), specs, stopping, lambda: control.attempts(name) > attempt, control.tell).run()
     finally:
         if not java_is_gone(context):
             context.stop()

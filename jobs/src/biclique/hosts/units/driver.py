@@ -24,6 +24,7 @@ from biclique.hosts.units.ending import Ending, Kind
 from biclique.hosts.units.process import run_unit
 from biclique.hosts.units.restarts import Restarts, Saying
 from biclique.hosts.units.spec import UnitSpec
+from biclique.ports.control import Condition, State
 from biclique.ports.refusals import Refused
 
 LOG = logging.getLogger(__name__)
@@ -99,12 +100,19 @@ def java_is_gone(context: object) -> bool:
 
 
 class TierDriver:
-    """`superseded`: whether a later driver of this tier has been started."""
+    """`superseded`: whether a later driver of this tier has been started. `tell`: the control port's, for what a unit
+    that does not run cannot say itself."""
 
     def __init__(
-        self, jobs: Jobs, specs: Sequence[UnitSpec], stopping: Callable[[], bool], superseded: Callable[[], bool]
+        self,
+        jobs: Jobs,
+        specs: Sequence[UnitSpec],
+        stopping: Callable[[], bool],
+        superseded: Callable[[], bool],
+        tell: Callable[[str, Condition | None], None] = lambda name, condition: None,
     ) -> None:
         self._jobs, self._specs, self._stopping, self._superseded = jobs, specs, stopping, superseded
+        self._tell = tell
         self._lock = threading.Lock()
         self._failure: TierStopped | None = None
         self._ended = threading.Event()
@@ -138,9 +146,10 @@ class TierDriver:
                     LOG.info("%s has ended: %s", unit, why)
                     return
                 case Kind.MEND:
-                    self._stop(f"{unit} has stopped: {why}")
+                    self._stop(unit, f"has stopped: {why}")
                     return
                 case Kind.WAIT:
+                    self._tell(unit, Condition(State.WAITS, why))
                     wait_s: float | None = restarts.after_wait(ran_s)
                 case Kind.FENCED:
                     wait_s = restarts.after_failure(ran_s)
@@ -149,7 +158,7 @@ class TierDriver:
                 case None:
                     wait_s = restarts.after_failure(ran_s)
             if wait_s is None:
-                self._stop(f"{unit} has failed {restarts.used + 1} times in a row, and is not started again: {why}")
+                self._stop(unit, f"has failed {restarts.used + 1} times in a row, and is not started again: {why}")
                 return
             if saying.is_due(why, time.monotonic()):
                 LOG.warning("%s starts again in %.1f s: %s", unit, wait_s, why)
@@ -165,9 +174,10 @@ class TierDriver:
             return None, reason_of(error)
         return ending.kind, ending.why
 
-    def _stop(self, why: str) -> None:
+    def _stop(self, unit: str, why: str) -> None:
         with self._lock:
             if self._failure is None:
-                self._failure = TierStopped(why)
+                self._failure = TierStopped(f"{unit} {why}")
+        self._tell(unit, Condition(State.STOPPED, f"it {why}"))
         self._ended.set()
         self._jobs.cancel()

@@ -12,12 +12,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from biclique.tiers.joiner import JoinerLimits
-from biclique.tiers.loops import JOINER_LIMITS, READ_LIMITS, ReadLimits
+from biclique.plan.model import Plan
+from biclique.plan.table import first_table
+from biclique.ports.kafka_reading import READ_BYTES_MAX
+from biclique.tiers.joiner import JoinerLimits, limits_within
+from biclique.tiers.loops import READ_LIMITS, ReadLimits
 from biclique.tiers.matching import BatchMax
 from biclique.tiers.merger import WrittenMax
+from biclique.tiers.pressure import MemoryBudget
 
 MATCHES, BYTES = 1 << 18, 1 << 26
+PROGRAM_BYTES = 256 << 20  # of a Python worker with all libraries loaded
+DISPATCHER_COPIES = 4  # of a turn: as read, as stamped, as routed, as messages
+TURN_BYTES_MIN = 1 << 18  # one record of shuffled is taken in any case
 HALVINGS_MAX = 12
 
 
@@ -25,18 +32,55 @@ def _halved(most: int, halvings: int) -> int:
     return max(1, most >> min(halvings, HALVINGS_MAX))
 
 
-def reads(halvings: int) -> ReadLimits:
+def reads(halvings: int, plan: Plan) -> ReadLimits:
     return replace(
         READ_LIMITS,
         turn_records=_halved(READ_LIMITS.turn_records, halvings),
-        turn_bytes=_halved(READ_LIMITS.turn_bytes, halvings),
+        turn_bytes=_halved(turn_bytes(plan), halvings),
     )
 
 
-def joining(halvings: int) -> JoinerLimits:
-    return replace(JOINER_LIMITS, batch_max=BatchMax(_halved(MATCHES, halvings), _halved(BYTES, halvings)))
+def joining(halvings: int, memory: MemoryBudget) -> JoinerLimits:
+    within = limits_within(memory)
+    batch = BatchMax(_halved(MATCHES, halvings), _halved(min(BYTES, within.batch_max.bytes), halvings))
+    return replace(within, batch_max=batch)
 
 
-def writing(halvings: int) -> WrittenMax:
+def writing(halvings: int, memory: MemoryBudget) -> WrittenMax:
     most = WrittenMax()
-    return WrittenMax(_halved(most.groups, halvings), _halved(BYTES, halvings))
+    return WrittenMax(_halved(most.groups, halvings), _halved(min(BYTES, memory.batch_bytes), halvings))
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def budget_of(plan: Plan, tier: str) -> MemoryBudget:
+    """Of one unit: a joiner's is what the manifest says. The others share what the pods of their tier have, less what
+    the program itself takes in each of them."""
+    hints = plan.query.hints
+    match tier:
+        case "joiner":
+            return MemoryBudget(hints.memory_bytes)
+        case "dispatcher":
+            return _share(hints.dispatchers_bytes, plan.dispatchers)
+        case "merger":
+            return _share(hints.mergers_bytes, plan.mergers)
+    raise AssertionError(tier)
+
+
+def _share(pods_bytes: int, units: int) -> MemoryBudget:
+    share = pods_bytes // max(1, units)
+    return MemoryBudget(max(share - PROGRAM_BYTES, share // 4))
+
+
+def turn_bytes(plan: Plan) -> int:
+    """What a dispatcher sends in one transaction: its own share of memory holds it several times over, and each unit
+    can handle in one step what all dispatchers send it."""
+    joiner = budget_of(plan, "joiner").step_bytes * len(first_table(plan).units()) // plan.dispatchers
+    return max(TURN_BYTES_MIN, min(BYTES, budget_of(plan, "dispatcher").bytes // DISPATCHER_COPIES, joiner))
+
+
+def read_bytes(plan: Plan, tier: str) -> int:
+    budget = budget_of(plan, tier)
+    share = budget.bytes // DISPATCHER_COPIES if tier == "dispatcher" else budget.batch_bytes
+    return max(TURN_BYTES_MIN, min(READ_BYTES_MAX, share))

@@ -13,7 +13,9 @@ from biclique.hosts.perform import Performer
 from biclique.hosts.shuffle.packing import dispatcher_of
 from biclique.hosts.units import limits
 from biclique.hosts.units.checkpoints import Checkpoints
+from biclique.hosts.units.condition import Conditions
 from biclique.hosts.units.ending import Ending, ending_of
+from biclique.hosts.units.memory import ProcessMemory
 from biclique.hosts.units.observing import Perform, observing
 from biclique.hosts.units.spec import UnitSpec
 from biclique.plan.make import make_plan
@@ -31,7 +33,9 @@ from biclique.routing.table import UnitId
 from biclique.tiers.effects import Effect, End, Loop, Orders, PublishManifest, PutBlob
 from biclique.tiers.loops import MissingProgress, Watch, dispatcher_loop, joiner_loop, merger_loop
 from biclique.tiers.messages import Producer
+from biclique.tiers.pressure import MemoryBudget
 from biclique.tiers.progress import SourcePartition
+from biclique.tiers.waiting import SHARES_MAX
 
 
 def run_unit(spec: UnitSpec) -> Ending:
@@ -44,16 +48,25 @@ def _run(spec: UnitSpec) -> End:
     control = ControlFolder(Path(around.control))
     name = f"{spec.tier} {spec.name}"
     attempt = control.next_attempt(name)
-    log = KafkaLog(KafkaSettings(around.kafka, around.prefix, attempt), Wire(plan), Outlets(plan.query))
+    settings = KafkaSettings(around.kafka, around.prefix, attempt, read_bytes=limits.read_bytes(plan, spec.tier))
+    log = KafkaLog(settings, Wire(plan), Outlets(plan.query))
     redis_store = RedisStore(connected(around.redis), around.prefix)
     store = PatientStore(redis_store, f"{name}, Redis at {redis_store.address}", redis_store.cut)
     client = log.client()
     checkpoints = Checkpoints(around.checkpoint_s, time.monotonic)
+    watch, budget = Watch(), limits.budget_of(plan, spec.tier)
+    memory = ProcessMemory(budget, time.monotonic)
+    conditions = Conditions(control, spec.tier, spec.name, budget, memory, time.monotonic)
+
+    def orders() -> Orders:
+        conditions.look(watch)
+        return Orders(seal=checkpoints.due(), stop=control.stopping(), pressure=memory.pressure())
+
     performer = Performer(
         client,
         store,
         table=control.table,
-        orders=lambda: Orders(seal=checkpoints.due(), stop=control.stopping()),
+        orders=orders,
         clock_ms=lambda: time.time_ns() // 1_000_000,
         rest=lambda milliseconds: time.sleep(milliseconds / 1000),
     )
@@ -63,9 +76,8 @@ def _run(spec: UnitSpec) -> End:
             raise MissingProgress(
                 f"the progress of {owner} is gone from the log: going on would lose or double results"
             )
-        watch = Watch()
         with observing(performer, plan, spec.tier, spec.name, attempt, watch) as perform:
-            end = _driven(_loop_of(plan, spec, log, watch), perform, checkpoints)
+            end = _driven(_loop_of(plan, spec, log, budget, watch), perform, checkpoints)
         if end is End.FENCED and control.attempts(name) == attempt:
             # Nobody has begun after this one: the coordinator gave up on a transaction that was open too long, as when
             # this process stood still.
@@ -79,7 +91,7 @@ def unit_of(plan: Plan, name: str) -> UnitId:
     return next(unit for unit in first_table(plan).units() if str(unit) == name)
 
 
-def _loop_of(plan: Plan, spec: UnitSpec, log: KafkaLog, watch: Watch) -> Loop:
+def _loop_of(plan: Plan, spec: UnitSpec, log: KafkaLog, budget: MemoryBudget, watch: Watch) -> Loop:
     match spec.tier:
         case "dispatcher":
             number = int(spec.name)
@@ -90,11 +102,18 @@ def _loop_of(plan: Plan, spec: UnitSpec, log: KafkaLog, watch: Watch) -> Loop:
                 for partition in (SourcePartition(source, p) for p in range(log.partitions(description.input.topic)))
                 if dispatcher_of(partition, plan.dispatchers) == number
             ]
-            return dispatcher_loop(plan, number, partitions, limits.reads(spec.halvings), watch)
+            return dispatcher_loop(plan, number, partitions, limits.reads(spec.halvings, plan), watch)
         case "joiner":
-            return joiner_loop(plan, unit_of(plan, spec.name), limits.joining(spec.halvings), watch=watch)
+            return joiner_loop(plan, unit_of(plan, spec.name), limits.joining(spec.halvings, budget), watch=watch)
         case "merger":
-            return merger_loop(plan, int(spec.name), written_max=limits.writing(spec.halvings), watch=watch)
+            return merger_loop(
+                plan,
+                int(spec.name),
+                written_max=limits.writing(spec.halvings, budget),
+                shares_max=min(SHARES_MAX, budget.step_bytes),
+                memory=budget,
+                watch=watch,
+            )
         case tier:
             raise AssertionError(tier)
 
