@@ -24,7 +24,7 @@ PROGRESS_SECONDS = 15
 
 
 def seeds(first: int, count: int, jobs: int) -> int:
-    from tests.simulation.coverage import SEEDS_ENOUGH, table, unseen
+    from tests.simulation.coverage import SEEDS_ENOUGH, matrix, table, unseen
     from tests.simulation.runs import story_of, verdicts
 
     failed, happened = tally(verdicts(range(first, first + count), jobs), count)
@@ -34,6 +34,7 @@ def seeds(first: int, count: int, jobs: int) -> int:
             print(f"again: {again(verdict.seed)}")
     else:
         print(table(happened))
+        print(matrix(happened))
     lacking = unseen(happened) if count >= SEEDS_ENOUGH else []
     if lacking:
         print(f"no run came across: {', '.join(lacking)}. Make the world go there again (tests/simulation/focus.py).")

@@ -14,6 +14,7 @@ from biclique.tiers.progress import DispatcherProgress, Progress
 from tests.simulation import observer
 from tests.simulation.faulty_store import AWAY, FULL
 from tests.simulation.marks import MARKS
+from tests.simulation.points import PAIRS, TWICE, WHERE, Fault, Point, pair
 
 SEEDS_ENOUGH = 2500  # so many runs must have come across everything
 
@@ -99,6 +100,7 @@ KINDS = (
     *(AWAY, FULL, *MARKS),
     *(ABORTED, TRIMMED, TOGETHER, OVERFLOW),
     *(f"records {fate}" for fate in FATES),
+    *PAIRS,
 )
 
 
@@ -122,9 +124,25 @@ def fates(committed: Iterable[Progress]) -> Counter[str]:
     return found
 
 
+def matrix(counts: Mapping[str, int]) -> str:
+    """How often each fault struck at each named point; where it need not: nothing."""
+    rows = [["", *(fault.name for fault in Fault)]]
+    for point in Point:
+        cells = [f"{counts.get(pair(fault, point), 0):,}" if point in WHERE[fault] else "" for fault in Fault]
+        rows.append([point.value, *cells])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+    names = ", ".join(fault.value for fault in Fault)
+    return "\n".join([*lines, f"({names})", f"{TWICE}: {counts.get(TWICE, 0):,}"])
+
+
 def table(counts: Mapping[str, int], columns: int = 3) -> str:
-    """Every kind, and whatever else was counted, with its number: read down, then across."""
-    kinds = [*KINDS, *sorted(set(counts) - set(KINDS))]
+    """Every kind but those of the matrix, and whatever else was counted, with its number: read down, then across."""
+    kinds = [kind for kind in KINDS if kind not in PAIRS]
+    kinds += sorted(set(counts) - set(KINDS))
     height = -(-len(kinds) // columns)
     parts = [kinds[at : at + height] for at in range(0, len(kinds), height)]
     widths = [max(map(len, part)) for part in parts]

@@ -130,6 +130,10 @@ class FakeLog:
         self._deliver(self.rng.choice(decided))
         return True
 
+    def has_markers_under_way(self, producer: Producer) -> bool:
+        transaction = self.current.get(producer)
+        return transaction is not None and transaction.state is not State.OPEN
+
     def settle(self) -> None:
         """Every marker of what was decided arrives. What is open stays open."""
         while self.deliver_one():

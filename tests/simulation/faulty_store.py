@@ -53,6 +53,12 @@ class FaultyStore(MemoryStore):
         self.full = not self.away
         return AWAY if self.away else FULL
 
+    def fail(self, rng: random.Random) -> str:
+        return rng.choice((self.roll_back, self.lose_everything, lambda: self.come_and_go(rng)))()
+
+    def harm(self, rng: random.Random) -> str | None:
+        return rng.choice((self.truncate_blob, self.corrupt_blob, self.lose_blob, self.lose_manifests))()
+
     def kept(self) -> tuple[int, int]:
         """The most manifests of one owner, and the most rows of one blob of a joiner."""
         joiners = [m for owner, owned in self._manifests.items() if owner.tier == "joiner" for m in owned]

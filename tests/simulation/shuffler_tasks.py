@@ -8,7 +8,7 @@ zombie that may still send. When it has caught up, the driver sends heartbeats b
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -16,6 +16,8 @@ from typing import Protocol
 from biclique.tiers.messages import Heartbeat, Record, SourceBlock
 from biclique.tiers.progress import SourcePartition
 from tests.model.evidence import SourceRecord
+from tests.simulation.points import Fault, Point
+from tests.simulation.strikes import Strikes
 
 BLOCK_RECORDS_MAX = 4
 
@@ -23,6 +25,7 @@ BLOCK_RECORDS_MAX = 4
 class Surroundings(Protocol):
     now: int
     rng: random.Random
+    strikes: Strikes
 
     def chance(self, what: str, probability: float) -> bool: ...
 
@@ -40,7 +43,8 @@ class Task:
 
 @dataclass
 class ShufflerTasks:
-    """`records`: what the source partition holds so far. `progress`: the last offset its dispatcher has committed."""
+    """`records`: what the source partition holds so far. `progress`: the last offset its dispatcher has committed.
+    `cut_until`: it can neither read nor send; `answers_only`: what it sends arrives, and it learns nothing of it."""
 
     world: Surroundings
     key: SourcePartition
@@ -52,17 +56,31 @@ class ShufflerTasks:
     attempt: int = 0
     task: Task | None = None
     zombies: list[Task] = field(default_factory=list)
+    went_through: Counter[tuple[Fault, Point]] = field(default_factory=Counter)
+    cut_until: int = 0
+    answers_only: bool = False
+    clock_stands_at: int = 0
+    clock_stands_until: int = 0
+
+    @property
+    def point(self) -> Point:
+        if self.task is None:
+            return Point.P1
+        return Point.P3 if self.task.blocks else Point.P4
 
     def act(self) -> None:
         world = self.world
         if world.chance("shuffler", 0.04):
-            self._restart()
+            self.restart()
         if self.zombies and world.chance("zombie task", 0.3):
+            self.went_through[Fault.F6, self.point] += 1
             self._send_of(self.zombies[0])
             if not self.zombies[0].blocks:
                 self.zombies.pop(0)
         if self.task is not None and self.task.end == len(self.records) and world.chance("early heartbeat", 0.15):
             self._heartbeat()  # the driver has read all of it, and not all has been sent
+        if self.task is None and world.strikes.cuts(self.cut_until):
+            return
         if self.task is None and self.at < len(self.records):
             end = world.rng.randint(self.at + 1, min(len(self.records), self.at + 8))
             self.task = self._task(end)
@@ -79,8 +97,10 @@ class ShufflerTasks:
     def drained(self) -> bool:
         return self.task is None and self.at == len(self.records)
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
+        self.went_through[Fault.F1, self.point] += 1
         if self.task is not None and self.task.blocks:
+            self.went_through[Fault.F2, self.point] += 1
             self.zombies.append(self.task)
         seen = self.progress()
         self.at, self.task, self.attempt = sum(r.offset <= seen for r in self.records), None, self.attempt + 1
@@ -91,18 +111,26 @@ class ShufflerTasks:
         at, predecessor = self.at, -1
         while at < end:
             part = self.records[at : min(at + self.world.rng.randint(1, BLOCK_RECORDS_MAX), end)]
+            strange = any(r.values is None or (r.arrived_us is not None and r.time > r.arrived_us) for r in part)
+            self.went_through[Fault.F12, Point.P1] += strange
             blocks.append(self.pack(self.key, predecessor, part))
             predecessor, at = part[-1].offset, at + len(part)
         return Task(end, blocks)
 
     def _send_of(self, task: Task) -> None:
-        block = task.blocks.popleft()
+        block, cut = task.blocks.popleft(), self.world.strikes.cuts(self.cut_until)
         if self.world.chance("lost send of the shuffler", 0.1):
+            self.went_through[Fault.F6, Point.P3] += 1
             task.lost = True
-        else:
+            return
+        task.lost |= cut
+        if not cut or self.answers_only:
             self.send(block)
 
     def _heartbeat(self) -> None:
         skew = self.attempt * 37_000 % 100_000  # each driver has a clock of its own
         last = self.records[-1].offset if self.records else -1
-        self.send(Heartbeat(self.key.source, self.key.partition, last, self.world.now + skew, self.attempt))
+        stands = self.world.strikes.lasts(self.clock_stands_until)
+        now = self.clock_stands_at if stands else self.world.now
+        if not self.world.strikes.cuts(self.cut_until):
+            self.send(Heartbeat(self.key.source, self.key.partition, last, now + skew, self.attempt))

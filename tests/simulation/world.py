@@ -37,11 +37,14 @@ from tests.simulation.focus import focus_of
 from tests.simulation.future import Future
 from tests.simulation.hosting import Hosting, Tier
 from tests.simulation.operator import Kind, Operator
+from tests.simulation.points import Fault
 from tests.simulation.process import Process
 from tests.simulation.scenario import Scenario, scenario_of, with_count_windows
 from tests.simulation.sealing import unsealed
 from tests.simulation.short_memory import ShortMemory
 from tests.simulation.shuffler_tasks import ShufflerTasks
+from tests.simulation.store_faults import damage
+from tests.simulation.strikes import Strikes, told
 
 PASSES_MAX = 40
 START_CRASHES = 0.2  # at each of its few steps, where units are started slowly
@@ -77,6 +80,7 @@ class World:
         self.future = Future(seed)
         self.scenario = self.future.bounded(replace(self.scenario, **self.focus.settings(self.rng)))
         self.plan = self.scenario.plan
+        self.strikes, self.stepping, self.shufflers = Strikes(self), None, list[ShufflerTasks]()
         self.log = FakeLog(self.rng, self.chance, carrying_of(seed, self.plan))
         self.store = FaultyStore(self.rng)
         self.tiers = Hosting(self.scenario, byte_bounds_of(seed).writing(self.focus.written_groups), ShortMemory(seed))
@@ -107,6 +111,7 @@ class World:
         if not self.faults or self.rng.random() >= probability * self.rates[what]:
             return False
         self.happened[f"fault: {what}"] += 1
+        self.strikes.of_the_log(what, self.stepping)
         return True
 
     def note(self, text: str) -> None:
@@ -161,6 +166,7 @@ class World:
         self.note(f"{process.producer} restarts: {why}")
         short = self.focus.short_reads
         self.processes[process.producer] = Process(self, process.producer, process.make, process.skew, short)
+        self.processes[process.producer].restarted = True
 
     def _crash(self, process: Process) -> None:
         beside = self._beside(process)
@@ -171,13 +177,16 @@ class World:
         until = self.now + self.rng.choice((0, 30, 150, 600)) if zombie else 0
         self.happened["fault: zombie"] += zombie
         for dying in (process, *beside):
+            self.strikes.crash(dying)
+            if zombie:
+                self.strikes.count(Fault.F2, [dying])
             self.happened[crash_at(dying.producer.tier, dying.point)] += 1
             if zombie:
                 dying.zombie, dying.paused_until = True, until
                 self.zombies.append(dying)
                 self._restart(dying, "it only looked dead")
             else:
-                self._restart(dying, "it crashed" + (", its transaction open" if dying.committing else ""))
+                self._restart(dying, f"it crashed at {told(dying)}")
 
     def _beside(self, process: Process) -> list[Process]:
         """What runs in the same process of the operating system: it crashes and stands still together."""
@@ -191,7 +200,9 @@ class World:
         for _ in range(steps):
             if not process.ready():
                 break
+            self.stepping = process
             process.step()
+            self.stepping = None
             struck = self._look(process)
             if process.ended is not None:
                 break
@@ -199,12 +210,14 @@ class World:
                 self._crash(process)
                 return
             if self.chance("pause", 0.006):
+                self.strikes.count(Fault.F2, [process])
                 process.paused_until = self.now + self.rng.choice((30, 100, 400))
                 for other in self._beside(process):
                     other.paused_until = process.paused_until
             if kind == "dispatcher" and self.chance("deaf", 0.02):
                 process.deaf_until = self.now + self.rng.choice((20, 100, 300, 700))
             if self.chance("clock", 0.004):
+                self.strikes.count(Fault.F8, [process])
                 process.skew = self.rng.choice((-1, 1)) * self.rng.randint(10, 3000)
                 for other in self._beside(process):
                     other.skew = process.skew
@@ -218,10 +231,11 @@ class World:
         for event in (*process.happened, *self.tiers.memory.look(process)):
             self.happened[event] += 1
             struck = struck or self._strikes(event)
+            self.strikes.event(event)
         process.happened.clear()
         if (joiner := process.watch.joiner) is not None:
             self.held[joiner.unit] = max(self.held[joiner.unit], joiner.inbox.rows_held)
-        return struck and not process.zombie
+        return (self.strikes.at(process) or struck) and not process.zombie
 
     def _strikes(self, event: str) -> bool:
         chance = self.focus.strikes.get(event)
@@ -320,27 +334,6 @@ class World:
             process.zombie = True
             self.zombies.append(process)
 
-    def _damage_store(self) -> None:
-        store = self.store
-        done: str | None = None
-        if self.chance("store rolls back", 0.1):
-            done = store.roll_back()
-        elif self.chance("store loses", 0.1):
-            done = self.rng.choice((store.lose_everything, store.lose_blob, store.lose_manifests))()
-        elif self.chance("store damages", 0.2):
-            done = self.rng.choice((store.truncate_blob, store.corrupt_blob))()
-        elif self.rng.random() < 0.2:
-            store.remember()
-        if self.store_goes is not None and self.store_goes.random() < 0.3:
-            self._store_comes_and_goes(self.store_goes)
-        if done:
-            self.note(done)
-
-    def _store_comes_and_goes(self, rng: random.Random) -> None:
-        what = self.store.come_and_go(rng)
-        self.happened[what] += 1
-        self.note(what)
-
     def _trim(self) -> None:
         """Each unit partition, by the rule of tiers/trimming.py and what is committed."""
         progress = self._unit_progress()
@@ -354,6 +347,9 @@ class World:
             if before > partition.start:
                 self.log.trim(address, min(before, end))
                 self.happened[TRIMMED] += 1
+                owners = [self.processes[joiner_producer(unit)] for unit in units if unit in running]
+                for process in self.strikes.trimmed(owners):
+                    self._crash(process)
                 self._strike_receivers(units)
         known = [self.log.progress.get(dispatcher_producer(n)) for n in range(self.plan.dispatchers)]
         heard = [p for p in known if isinstance(p, DispatcherProgress)]
@@ -379,11 +375,13 @@ class World:
         if what < 0.16:
             self._produce(rng.choice(list(self.records)))
         elif what < 0.34:
-            rng.choice(self.shufflers).act()
+            shuffler = rng.choice(self.shufflers)
+            shuffler.act()
+            self.strikes.after(shuffler)
         elif what < 0.40:
             self._operate()
         elif what < 0.42:
-            self._damage_store()
+            damage(self)
         elif what < 0.44:
             self._trim()
         elif what < 0.47:
@@ -391,6 +389,7 @@ class World:
         elif what < 0.48:
             if self.chance("time-out", 0.5) and (given_up := self.log.time_out_one()):
                 self.note(f"a transaction of {given_up.request.producer} times out")
+                self.strikes.gives_up(given_up.request.producer)
         else:
             tiers = rng.random()
             if tiers < 0.1 and self.zombies:

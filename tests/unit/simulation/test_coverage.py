@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.simulation.coverage import KINDS, table, unseen
+from tests.simulation.coverage import KINDS, matrix, table, unseen
 from tests.simulation.focus import FOCUSES, HALVES, HALVES_SHARE, SHARE, focus_of
 from tests.simulation.runs import STORY_HEAD, STORY_TAIL, folded, run_of
 
@@ -22,7 +22,8 @@ def test_a_kind_that_never_happened_is_named() -> None:
 
 
 def test_the_table_has_every_kind_and_its_number_once() -> None:
-    lines = table(Counter({kind: n for n, kind in enumerate(KINDS, 1000)} | {"a surprise": 7}))
+    counts = Counter({kind: n for n, kind in enumerate(KINDS, 1000)} | {"a surprise": 7})
+    lines = f"{table(counts)}\n{matrix(counts)}"
     assert all(lines.count(f"{number:,}") == 1 for number in range(1000, 1000 + len(KINDS)))
     assert "a surprise" in lines
     assert max(map(len, lines.splitlines())) < 160
