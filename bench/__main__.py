@@ -1,4 +1,4 @@
-"""`python -m bench`: core, embedded engine and peers in one run; writes the page and the pictures.
+"""`python -m bench`: core, embedded engine, data plane and peers in one run; writes the page and the pictures.
 
 Only a whole run at full size writes `docs/benchmarks.md`: ratios mean something only within one run. A part of it
 (`--only`) or small sizes (`--quick`) show their tables and leave page and pictures in `bench/out/`.
@@ -12,9 +12,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from bench.cases import CASES
+from bench.cases import CASES, Scale
 from bench.casework import run_case
 from bench.engines import Laboratory, Run
+from bench.kafka.run import run_trials, scratch_folder
+from bench.kafka.trials import TRIALS
 from bench.machine import facts
 from bench.peers import PEERS
 from bench.peers.environment import cache_folder
@@ -25,7 +27,7 @@ from bench.workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "out"
-PARTS = ("core", "engine", "peers")
+PARTS = ("core", "engine", "peers", "kafka")
 
 
 def main() -> int:
@@ -52,11 +54,15 @@ def main() -> int:
     if rivals:
         _show("Biclique beside its peers: their seconds over ours", terminal(LINE_HEAD, line_rows(rivals)))
 
+    kafka = core_lines(_kafka(asked.quick), judged=not asked.quick) if "kafka" in parts else []
+    if kafka:
+        _show("The data plane, Kafka to Kafka", terminal(LINE_HEAD, line_rows(kafka)))
+
     place = ROOT / "docs" if whole else OUT
-    plots = draw(place / "benchmarks", core, cases, runs)
-    (place / "benchmarks.md").write_text(page(machine, core, rivals, runs, plots, whole))
+    plots = draw(place / "benchmarks", core, cases, runs, kafka)
+    (place / "benchmarks.md").write_text(page(machine, core, rivals, runs, kafka, plots, whole))
     print(f"\nwritten: {(place / 'benchmarks.md').relative_to(ROOT)}, {len(plots)} pictures")
-    return 1 if any(line.verdict is Verdict.NOT_MEASURED for line in core) else 0
+    return 1 if any(line.verdict is Verdict.NOT_MEASURED for line in (*core, *kafka)) else 0
 
 
 def _core(quick: bool) -> list[CaseRun]:
@@ -65,6 +71,14 @@ def _core(quick: bool) -> list[CaseRun]:
         print(f"  core: {case.name} …", file=sys.stderr, flush=True)
         runs.append(run_case(case, quick))
     return runs
+
+
+def _kafka(quick: bool) -> list[CaseRun]:
+    scratch = scratch_folder(OUT)
+    try:
+        return run_trials(TRIALS, Scale.QUICK if quick else Scale.FULL, scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _engines(quick: bool, biclique: bool, peers: bool) -> list[Run]:

@@ -22,16 +22,20 @@ OURS, THEIRS, BATCH, MET, SHORT = "#1b6e53", "#8a94a6", "#cfd5df", "#1b6e53", "#
 STYLE: Any = {"svg.hashsalt": "biclique", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
 
-def draw(folder: Path, core: Sequence[Line], cases: Sequence[CaseRun], runs: Sequence[Run]) -> list[Path]:
+def draw(
+    folder: Path, core: Sequence[Line], cases: Sequence[CaseRun], runs: Sequence[Run], kafka: Sequence[Line] = ()
+) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     with plt.rc_context(STYLE):
         if any(line.good for line in core):
-            drawn.append(_saved(_core(core), folder / "core.svg"))
+            drawn.append(_saved(_targets(core), folder / "core.svg"))
         if any(case.measured and case.measured.points for case in cases):
             drawn.append(_saved(_growth(cases), folder / "growth.svg"))
         if any(run.seconds for run in runs):
             drawn.append(_saved(_engines(runs), folder / "engines.svg"))
+        if any(line.good for line in kafka):
+            drawn.append(_saved(_targets(kafka), folder / "kafka.svg"))
     return drawn
 
 
@@ -41,7 +45,7 @@ def _saved(figure: Figure, path: Path) -> Path:
     return path
 
 
-def _core(lines: Sequence[Line]) -> Figure:
+def _targets(lines: Sequence[Line]) -> Figure:
     """How far each figure is beyond its target, or short of it."""
     shown = [line for line in reversed(lines) if line.good]
     figure, axes = plt.subplots(figsize=(8, 0.32 * len(shown) + 1))

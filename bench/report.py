@@ -32,6 +32,20 @@ is. Take the ratios, not the seconds.
   differs, fails, or takes more than {RUN_SECONDS_MAX} s has no figure.
 * Data: `bench/data.py`, seeded; int32 columns, `a` uniform in [0, 10n)."""
 
+KAFKA_METHOD = """\
+Kafka to Kafka: a real broker and a real Redis, each tier a process of its own, exactly once, JSON in and out where the
+line says nothing else; `python -m bench.kafka --list` names the trials, each of which runs alone as well.
+
+* Everything that runs at once shares the machine's cores: broker, tiers or Flink, whoever writes and whoever reads.
+* A throughput's clock begins when the input becomes visible, all of it at once, by the commit of the transaction in
+  which it was written; it ends when the last result is readable for a read-committed reader. Every engine was up by
+  then and had answered a fiftieth of the rows.
+* A latency begins when the broker has appended the later of two tuples and ends when a read-committed reader has their
+  result in hand.
+* Flink 2.3 as its users run it: SQL, parallelism 2, an interval join on event time, an exactly-once sink, a checkpoint
+  every second.
+* Results are compared with DuckDB's; a run that lost or doubled one has no figure."""
+
 
 def terminal(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
@@ -83,10 +97,11 @@ def page(
     core: Sequence[Line],
     rivals: Sequence[Line],
     runs: Sequence[Run],
+    kafka: Sequence[Line],
     plots: Sequence[Path],
     whole: bool,
 ) -> str:
-    parts = ["# Benchmarks", "Written by `make bench`; not edited by hand.", _summary((*core, *rivals), whole)]
+    parts = ["# Benchmarks", "Written by `make bench`; not edited by hand.", _summary((*core, *rivals, *kafka), whole)]
     parts += ["## The machine", _machine(machine), "## How it was measured", METHOD]
     if core:
         parts += ["## Core", _table(LINE_HEAD, line_rows(core)), *_pictures(plots, ("core", "growth"))]
@@ -94,6 +109,9 @@ def page(
         parts += ["## The embedded engine beside its peers", _table(LINE_HEAD, line_rows(rivals))]
     if runs:
         parts += [*_pictures(plots, ("engines",)), "### Every run", _table(RUN_HEAD, run_rows(runs))]
+    if kafka:
+        parts += ["## The data plane", KAFKA_METHOD, _table(LINE_HEAD, line_rows(kafka))]
+        parts += _pictures(plots, ("kafka",))
     return "\n\n".join(parts) + "\n"
 
 
