@@ -181,6 +181,7 @@ class KafkaClient:
         self._readers: dict[Address, Follower] = {}
         self._fenced: set[Producer] = set()
         self._progress: dict[tuple[str, int], ProgressReader] = {}
+        self._last_read: Follower | None = None
         self._plain: KafkaProducer | None = None  # of what is delivered at least once
         self._undelivered: list[KafkaError] = []  # by it
 
@@ -198,9 +199,18 @@ class KafkaClient:
             place = topic_of(self._settings.prefix, address)
             reader = Follower(self._settings.quiet, *place, self._settings.patience_s)
             self._readers[address] = reader
+        self._last_read = reader
         messages, next_offset, bounds = reader.read(offset, limit, self._settings.read_bytes)
         records = tuple((at, self._wire.decode(Message(message.value, message.headers))) for at, message in messages)
         return Fetched(records, next_offset, bounds.start, bounds.end)
+
+    def wait(self, seconds: float) -> bool:
+        """At most so long, or until there is more to read where was read last. What was there before the call does not
+        end it: whoever left it unread waits for something else."""
+        if self._last_read is None:
+            time.sleep(seconds)
+            return False
+        return self._last_read.wait(seconds)
 
     def read_progress(self, owner: Producer) -> Progress | None:
         topic, partition = topic_of(self._settings.prefix, input_of(owner))

@@ -45,7 +45,9 @@ class Follower:
         self._place, self._patience_s = TopicPartition(topic, partition), patience_s
         self._consumer = Consumer(
             {
-                "fetch.wait.max.ms": 50,
+                # The broker answers as soon as there is something; a fetch is waited for only where another offset is
+                # wanted meanwhile.
+                "fetch.wait.max.ms": 200,
                 "fetch.error.backoff.ms": 50,
                 "queued.max.messages.kbytes": FETCHED_KBYTES,
                 **client,
@@ -58,6 +60,7 @@ class Follower:
         )
         self._next: int | None = None
         self._waiting: deque[Any] = deque()  # fetched and not handed on
+        self._woken = False  # by one message: others may be behind it
         self._bounds = Bounds(0, 0)
         self._beyond_since: float | None = None
 
@@ -73,6 +76,9 @@ class Follower:
             return [], offset, self._bounds
         if not self._waiting:
             self._waiting.extend(self._consumer.consume(limit, self._patience_s))
+        elif self._woken and len(self._waiting) < limit:
+            self._waiting.extend(self._consumer.consume(limit - len(self._waiting), 0.0))
+        self._woken = False
         found: list[tuple[int, Received]] = []
         size = 0
         while self._waiting and len(found) < limit:
@@ -96,6 +102,16 @@ class Follower:
         low, high = self._consumer.get_watermark_offsets(self._place, cached=True)
         self._bounds = Bounds(max(self._bounds.start, low), max(self._bounds.end, high))
         return found, self._next if self._next is not None else offset, self._bounds
+
+    def wait(self, seconds: float) -> bool:
+        """Until more has come, at most so long. False: it has not, or something was left unread before."""
+        if self._waiting or self._next is None:
+            time.sleep(seconds)
+            return False
+        # One message, since a wait for several would last until all of them are there.
+        self._waiting.extend(self._consumer.consume(1, seconds))
+        self._woken = bool(self._waiting)
+        return any(message.error() is None for message in self._waiting)
 
     @property
     def _doing(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,11 @@ from biclique.routing.table import Subgroup
 from biclique.tiers.progress import SourcePartition
 
 RECORDS_PER_BLOCK = 16_384
+POLLING_DELAY = "50ms"  # between two looks at topics with nothing new; Spark's own 10 ms are a tenth of a core
+SHARED_MEMORY = Path("/dev/shm")
+_LOGGING = f"-Dlog4j2.configurationFile={LOG_SETTINGS}"
+UNITS_JAVA = f"{_LOGGING} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # this Java only holds the units' sockets
+SHUFFLER_JAVA = f"{_LOGGING} -XX:+UseParallelGC"
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stoppin
     specs = [UnitSpec(options.manifest, tier, name, around) for name in _names(plan, tier, subgroup)]
     name = f"driver {tier}" if subgroup is None else f"driver {tier} {subgroup}"
     attempt = control.next_attempt(name)
-    context = _spark(f"{around.prefix}-{tier}", len(specs), ()).sparkContext
+    context = _spark(f"{around.prefix}-{tier}", len(specs), {"spark.driver.extraJavaOptions": UNITS_JAVA}).sparkContext
     try:
         TierDriver(SparkJobs(context), specs, stopping, lambda: control.attempts(name) > attempt, control.tell).run()
     finally:
@@ -91,7 +96,7 @@ def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stop
     log = KafkaLog(KafkaSettings(around.kafka, around.prefix, attempt), Wire(plan))
     starts = starts_of(plan, log)
     partitions = len({(key.source, key.partition) for key in starts})
-    spark = _spark(f"{around.prefix}-shuffler", min(partitions, os.cpu_count() or 1), options.jars)
+    spark = _spark(f"{around.prefix}-shuffler", min(partitions, os.cpu_count() or 1), _shuffling(options.jars))
     telemetry = open_telemetry(os.environ, Identity(plan.query.name, "shuffler", "driver", attempt))
     brokers = str(around.kafka["bootstrap.servers"])
     last: dict[SourcePartition, int] = {
@@ -100,7 +105,7 @@ def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stop
         if offset > 0
     }
     try:
-        with tempfile.TemporaryDirectory(prefix="biclique-shuffler-") as folder:
+        with tempfile.TemporaryDirectory(prefix="biclique-shuffler-", dir=_in_memory()) as folder:
             packing = Packing(options.manifest, around.prefix, attempt, wanted_of(os.environ).traces)
             query = start_query(spark, plan, packing, brokers, starts, folder)
             sources = {number: number for number in range(len(plan.query.sources))}
@@ -119,7 +124,30 @@ def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stop
             spark.stop()
 
 
-def _spark(name: str, slots: int, jars: Sequence[Path]) -> Any:
+def _shuffling(jars: Sequence[Path]) -> dict[str, str]:
+    """A micro-batch is short, so what each of them costs beside its rows counts. What the query writes to its
+    checkpoint folder is never read again: see hosts/shuffle."""
+    return {
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(RECORDS_PER_BLOCK),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
+        "spark.sql.adaptive.enabled": "false",  # not for streams; saves a warning
+        "spark.sql.streaming.pollingDelay": POLLING_DELAY,
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        # Without Hadoop's checksum files, each of which would be a file more to make and to rename.
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+        "spark.driver.extraJavaOptions": SHUFFLER_JAVA,
+    }
+
+
+def _in_memory() -> str | None:
+    """A folder that is no disk's, where there is one."""
+    return str(SHARED_MEMORY) if os.access(SHARED_MEMORY, os.W_OK) else None
+
+
+def _spark(name: str, slots: int, more: Mapping[str, str]) -> Any:
     refuse_without_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -133,11 +161,7 @@ def _spark(name: str, slots: int, jars: Sequence[Path]) -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
-        "spark.jars": ",".join(map(str, jars)),
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(RECORDS_PER_BLOCK),
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
-        "spark.sql.adaptive.enabled": "false",  # not for streams; saves a warning
+        **more,
     }
     builder = SparkSession.builder
     for key, value in settings.items():

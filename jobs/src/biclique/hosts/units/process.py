@@ -17,6 +17,7 @@ from biclique.hosts.units.condition import Conditions
 from biclique.hosts.units.ending import Ending, ending_of
 from biclique.hosts.units.memory import ProcessMemory
 from biclique.hosts.units.observing import Perform, observing
+from biclique.hosts.units.resting import Resting
 from biclique.hosts.units.spec import UnitSpec
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
@@ -68,7 +69,7 @@ def _run(spec: UnitSpec) -> End:
         table=control.table,
         orders=orders,
         clock_ms=lambda: time.time_ns() // 1_000_000,
-        rest=lambda milliseconds: time.sleep(milliseconds / 1000),
+        rest=Resting(client.wait),
     )
     try:
         owner = Producer(spec.tier, spec.name)
