@@ -50,8 +50,8 @@ CONNECTOR = JarSet(
     ),
     transitive=False,
 )
-# For the benchmarks' peer: one jar with all that it needs. 2.2 is the newest line of Flink that it was published for, and
-# 2.3 takes it.
+# For the benchmarks' peer: one jar with all that it needs. 2.2 is the newest line of Flink that it was published for,
+# and 2.3 takes it.
 FLINK = JarSet("flink", (("org.apache.flink", "flink-sql-connector-kafka", "5.0.0-2.2"),), transitive=False)
 SETS = (BROKER, FLINK, CONNECTOR)
 
