@@ -55,7 +55,8 @@ class Bed:
                 for name, value in settings.items()
             ],
         )
-        AdminClient(dict(self.client)).incremental_alter_configs([resource])[resource].result(SECONDS)
+        admin = AdminClient(dict(self.client))  # held until it has answered
+        admin.incremental_alter_configs([resource])[resource].result(SECONDS)
 
     def messages(self, topic: str, partitions: int) -> Iterator[Message]:
         """All that is committed now."""
