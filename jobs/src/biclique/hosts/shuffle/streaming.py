@@ -74,6 +74,7 @@ def start_query(
         .option("kafka.max.request.size", 8 << 20)
         .option("kafka.compression.type", "lz4")
         .option("checkpointLocation", folder)
+        .option("asyncProgressTrackingEnabled", "true")  # nobody reads it: a batch need not wait for its files
         .trigger(processingTime="0 seconds")
         .start()
     )
@@ -139,12 +140,16 @@ def follow(
     query: StreamingQuery, plan: Plan, log: KafkaLog, heartbeats: Heartbeats, stopping: Callable[[], bool]
 ) -> None:
     """Until the query ends, or is to stop. Raises what ended it."""
+    seen = -1
     while not stopping():
         if query.awaitTermination(BEAT_S):
             return
-        reports: list[Any] = query.recentProgress
-        for report in reports:
-            heartbeats.batch_ended(json.loads(report.json))
+        newest: Any = query.lastProgress
+        if newest is not None and newest.batchId != seen:
+            seen = newest.batchId
+            reports: list[Any] = query.recentProgress  # all of them travel from Java, so not when there is no news
+            for report in reports:
+                heartbeats.batch_ended(json.loads(report.json))
         try:
             send_beats(plan, log, heartbeats)
         except Unreachable as trouble:
