@@ -24,7 +24,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 FAST_TESTS := tests/unit tests/property tests/tidy
-LOCAL_TESTS := $(FAST_TESTS) tests/conformance tests/spark tests/dataplane
+LOCAL_TESTS := tests/dataplane tests/spark tests/conformance $(FAST_TESTS)
 
 .PHONY: help
 help: ## This list
@@ -104,13 +104,15 @@ format: setup ## Put the code in shape
 
 # --- tests -----------------------------------------------------------------------------------------------------------
 
-# Files stay whole on a worker, so that a file's Spark session starts once. The story of what was skipped comes last,
-# behind the simulator's output, where it is read.
+# Files stay whole on a worker, so that a file's Spark session starts once; those that take minutes come first, else one
+# worker would be done while the other begins them. The story of what was skipped comes last, behind the simulator's
+# output, where it is read.
 PYTEST_LOG := $(VENV)/pytest.log
 
 .PHONY: test
 test: servers ## Every test that needs no cluster, and the simulator: at most fifteen minutes on two cores
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -rs -m 'not long' --durations 20 $(LOCAL_TESTS) | tee $(PYTEST_LOG)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not long' -rs --durations 20 \
+		$(LOCAL_TESTS) | tee $(PYTEST_LOG)
 	$(BIN)/python -m tests.simulation seeds --count 3000 --jobs $(JOBS)
 	$(BIN)/python -m tests.simulation planted --replay --jobs $(JOBS)
 	@echo

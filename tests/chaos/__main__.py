@@ -2,6 +2,7 @@
 
 python -m tests.chaos                      every fault, 50 kills, at least 200,000 rows a side: most of an hour
 python -m tests.chaos --brief              the few that make test takes
+python -m tests.chaos --join FILE FILE     what several runs wrote with --json, as one
 python -m tests.chaos --only "its Java:joiner" --only "cut off from Kafka:dispatcher"    these, in this order
 
 The same --seed chooses the same faults, victims and moments. --json FILE writes what was found for programs, --write
@@ -19,10 +20,10 @@ from pathlib import Path
 
 from tests.chaos.brief import BRIEF_SETTING, brief
 from tests.chaos.faults import Durations
-from tests.chaos.report import as_json, document, summary
+from tests.chaos.report import as_json, document, from_json, summary
 from tests.chaos.run import Outcome, Setting, play
 from tests.chaos.schedule import Due, named, whole
-from tests.chaos.stage import GROUPED, PAIRS
+from tests.chaos.stage import GROUPED, PAIRS, Shape
 
 SHAPES = (PAIRS, GROUPED)
 
@@ -39,9 +40,20 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=250, help="rows a second and side")
     parser.add_argument("--rows", type=int, default=None, help="of a side at least; 200,000 but for a part of a run")
     parser.add_argument("--no-trim", action="store_true", help="do not trim logs too far at the end")
+    parser.add_argument("--join", nargs="+", type=Path, default=[], metavar="FILE")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--write", type=Path)
     args = parser.parse_args()
+    outcomes = [outcome for file in args.join for outcome in from_json(file.read_text())] or _run(args)
+    if args.json:
+        args.json.write_text(as_json(outcomes))
+    if args.write:
+        args.write.write_text(document(outcomes))
+    print(summary(outcomes))
+    return 1 if any(outcome.wrong for outcome in outcomes) else 0
+
+
+def _run(args: argparse.Namespace) -> list[Outcome]:
     setting = Setting(args.seed, args.rate, args.rows or 0, Durations(), not args.no_trim)
     if args.brief:
         setting, due = replace(BRIEF_SETTING, seed=args.seed), {PAIRS.name: brief(args.seed)}
@@ -52,16 +64,10 @@ def main() -> int:
     else:
         setting = replace(setting, rows=args.rows or 200_000)
         due = whole(args.seed, SHAPES, args.repeats)
-    outcomes = [_played(shape, due[shape.name], setting) for shape in SHAPES if shape.name in due]
-    if args.json:
-        args.json.write_text(as_json(outcomes))
-    if args.write:
-        args.write.write_text(document(outcomes))
-    print(summary(outcomes))
-    return 1 if any(outcome.wrong for outcome in outcomes) else 0
+    return [_played(shape, due[shape.name], setting) for shape in SHAPES if shape.name in due]
 
 
-def _played(shape, due: list[Due], setting: Setting) -> Outcome:  # type: ignore[no-untyped-def]
+def _played(shape: Shape, due: list[Due], setting: Setting) -> Outcome:
     def say(text: str) -> None:
         print(time.strftime("%H:%M:%S "), text, flush=True)
 

@@ -25,6 +25,12 @@ class Ended(NamedTuple):
     ran_s: float
     said: str
 
+    @property
+    def sentence(self) -> str:
+        """What it said last; Spark's own remarks at its end are none."""
+        lines = [line for line in self.said.splitlines() if line.strip() and not line.startswith(("%", "\tat", "2"))]
+        return lines[-1].strip() if lines else ""
+
 
 @dataclass
 class Kept:

@@ -28,13 +28,18 @@ class Reader:
         self._ids: set[bytes] = set()
         self.by_groups = groups
         self._bootstrap, self._topic = bootstrap, topic
-        self._stopping = threading.Event()
+        self._stopping, self._taking = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True, name="reader")
         self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join()
+
+    def so_far(self) -> tuple[Counter[tuple[int, int]], dict[int, tuple[int, int]]]:
+        """Pairs and groups, as they stand between two results."""
+        with self._taking:
+            return self.pairs.copy(), dict(self.groups)
 
     def wait_for(self, results: int, limit_s: float) -> bool:
         deadline = time.monotonic() + limit_s
@@ -58,7 +63,8 @@ class Reader:
             for message in consumer.consume(10_000, 0.1):
                 error = message.error()
                 if error is None:
-                    self._take(message.key(), json.loads(message.value()))
+                    with self._taking:
+                        self._take(message.key(), json.loads(message.value()))
                 elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                     self.wrong.append(f"the reader lost its place: {error.str()}")
         consumer.close()

@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from tests.chaos.run import Outcome, Struck
+from tests.chaos.run import Outcome, Place, Struck
+from tests.chaos.trimmed import Stopped
 
 HEAD = """\
 # Faults on real processes
@@ -43,7 +44,19 @@ def document(outcomes: Sequence[Outcome]) -> str:
 
 
 def as_json(outcomes: Sequence[Outcome]) -> str:
-    return json.dumps([asdict(outcome) for outcome in outcomes], indent=1, default=str)
+    return json.dumps([asdict(outcome) for outcome in outcomes], indent=1)
+
+
+def from_json(text: str) -> list[Outcome]:
+    found = []
+    for values in json.loads(text):
+        struck = [
+            Struck(**{**each, "before": Place(**each["before"]), "after": Place(**each["after"])})
+            for each in values["struck"]
+        ]
+        stopped = [Stopped(**{**each, "words": tuple(each["words"])}) for each in values["stopped"]]
+        found.append(Outcome(**{**values, "struck": struck, "stopped": stopped}))
+    return found
 
 
 def table(struck: Iterable[Struck]) -> str:

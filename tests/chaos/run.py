@@ -58,7 +58,7 @@ class Outcome:
     seed: int
     struck: list[Struck] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    restarts: Counter[str] = field(default_factory=Counter)
+    restarts: dict[str, int] = field(default_factory=dict)
     stopped: list[Stopped] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     results: int = 0
@@ -103,7 +103,7 @@ def play(
         flow.stop()
         reader.stop()
         stage.keeper.stop(lambda: None, limit_s=0.1)
-        outcome.restarts = Counter(f"{ended.tier} {ended.code}" for ended in stage.keeper.ended)
+        outcome.restarts = dict(Counter(f"{ended.tier} {ended.code}" for ended in stage.keeper.ended))
         stage.close()
     if outcome.wrong:
         say(_last_words(stage))
@@ -129,13 +129,16 @@ def _strike_all(
     rng = random.Random(f"{setting.seed}/{stage.shape.name}/faults")
     for number, each in enumerate(due, 1):
         time.sleep(each.after_s)
-        before, began = _place(flow, reader), time.monotonic()
+        before, began, known = _place(flow, reader), time.monotonic(), len(stage.keeper.ended)
         note = each.fault.strike(Striking(stage, each.victim, rng, setting.durations))
         seconds, after = time.monotonic() - began, _place(flow, reader)
         recovered_s = _recovered(flow, reader)
         struck = Struck(each.fault.name, each.victim, before, after, seconds, recovered_s, note)
         outcome.struck.append(struck)
         say(f"{number} of {len(due)}: {told(struck)}")
+        for ended in stage.keeper.ended[known:]:
+            if ended.code >= 0:
+                say(f"  {ended.tier} ended with code {ended.code}: {ended.sentence}")
         outcome.wrong += reader.wrong
         if recovered_s is None:
             outcome.wrong.append(f"{told(struck)}: not recovered within {RECOVERY_LIMIT_S:.0f} s")
@@ -193,20 +196,22 @@ def _judge(stage: Stage, flow: Flow, reader: Reader, outcome: Outcome, say: Call
 
 
 def _difference(reader: Reader, given: Given) -> list[str]:
+    pairs, found = reader.so_far()
     if not reader.by_groups:
-        return compared("pairs", reader.pairs, given.pairs())
-    wanted, found = given.groups(), dict(reader.groups)
+        return compared("pairs", pairs, given.pairs())
+    wanted = given.groups()
     wrong = {group for group in wanted.keys() | found.keys() if wanted.get(group) != found.get(group)}
     return [f"group {group}: {found.get(group)}, and {wanted.get(group)} is right" for group in sorted(wrong)[:3]]
 
 
 def _beyond(reader: Reader, given: Given) -> list[str]:
     """What was read and is not true: nothing, also where a tier has stopped."""
+    pairs, groups = reader.so_far()
     if reader.by_groups:
         wanted = given.groups()
-        beyond = [group for group, found in reader.groups.items() if found[0] > wanted.get(group, (0, 0))[0]]
+        beyond = [group for group, found in groups.items() if found[0] > wanted.get(group, (0, 0))[0]]
         return [*reader.wrong, *(f"group {group} counts pairs that are none" for group in beyond[:3])]
-    return [*reader.wrong, *(f"pair {pair} is none" for pair in list(reader.pairs - given.pairs())[:3])]
+    return [*reader.wrong, *(f"pair {pair} is none" for pair in list(pairs - given.pairs())[:3])]
 
 
 def compared(what: str, found: Counter, wanted: Counter) -> list[str]:  # type: ignore[type-arg]

@@ -61,6 +61,6 @@ def _stopped(stage: Stage, tier: str, known: int, words: tuple[str, ...]) -> Sto
     while time.monotonic() < deadline:
         for ended in stage.keeper.ended[known:]:
             if ended.tier == tier:
-                return Stopped(tier, ended.code, ended.said.strip().splitlines()[-1] if ended.said else "", words)
+                return Stopped(tier, ended.code, ended.sentence, words)
         time.sleep(0.2)
     return Stopped(tier, None, "", words)

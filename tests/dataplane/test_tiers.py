@@ -33,6 +33,7 @@ def matches(left: list[int], right: list[int]) -> Counter[tuple[int, int]]:
     return Counter((number, other) for number, key in enumerate(left) for other in where[key])
 
 
+@pytest.mark.long
 def test_every_pair_once_while_each_tier_is_killed(query: KafkaQuery) -> None:
     rng = random.Random(7)
     keys: dict[str, list[int]] = {"r": [], "s": []}

@@ -185,7 +185,15 @@ Driver stacktrace:
 """
 
 
+WORKER_DIED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent \
+failure: Lost task 0.0 in stage 0.0: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handle(PythonRunner.scala:1)
+"""
+
+
 def test_of_what_spark_says_the_exception_is_the_reason() -> None:
     assert reason_of(RuntimeError(SPARK_SAYS)) == "ValueError: no such thing"
+    assert reason_of(RuntimeError(WORKER_DIED)) == "Python worker exited unexpectedly (crashed)."
     assert reason_of(RuntimeError("")) == "RuntimeError"
     assert reason_of(RuntimeError("one\ntwo")) == "one"

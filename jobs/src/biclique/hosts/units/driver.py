@@ -57,6 +57,8 @@ def reason_of(error: Exception) -> str:
     )
     if told is not None:
         lines = [line for line in lines[told + 1 :] if line and not line[0].isspace()] or lines
+    elif (aborted := next((line for line in lines if "most recent failure" in line), None)) is not None:
+        lines = [aborted.rpartition("Exception: ")[2]]  # the task itself fell: its worker, its executor
     return lines[0].strip()[:500]
 
 
