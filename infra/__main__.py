@@ -1,6 +1,7 @@
 """Kafka and Redis for a person at a terminal: `python -m infra up | status | down`.
 
-They run on until `down`, keep their data between starts, and listen on this machine only.
+They run on until `down`, keep their data between starts, and listen on this machine only. With `--secure` they ask for
+TLS and passwords, which are made at random and kept in their folder.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from infra import processes
 from infra.jars import NoJars, cache_folder
 from infra.kafka_server import KafkaServer
 from infra.redis_server import RedisServer
+from infra.security import Security
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ class Service:
             return None
 
 
-def services(folder: Path, kafka_port: int, redis_port: int) -> tuple[Service, ...]:
-    kafka = KafkaServer(folder / "kafka", kafka_port, kafka_port + 1)
-    redis = RedisServer(folder / "redis", redis_port)
+def services(folder: Path, kafka_port: int, redis_port: int, security: Security | None = None) -> tuple[Service, ...]:
+    kafka = KafkaServer(folder / "kafka", kafka_port, kafka_port + 1, security=security)
+    redis = RedisServer(folder / "redis", redis_port, security=security)
     return (
         Service("Kafka", kafka.folder, kafka.bootstrap, kafka.start, kafka.answers),
         Service("Redis", redis.folder, redis.url, redis.start, redis.answers),
@@ -79,18 +81,23 @@ def down(found: tuple[Service, ...]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m infra", description=__doc__)
     parser.add_argument("verb", choices=("up", "status", "down"))
-    parser.add_argument("--folder", type=Path, default=cache_folder() / "services", help="where data and logs are")
+    parser.add_argument("--folder", type=Path, help="where data and logs are")
+    parser.add_argument("--secure", action="store_true", help="with TLS and passwords; another folder, other data")
     parser.add_argument("--kafka-port", type=int, default=9092, help="and the next one, for Kafka's controller")
     parser.add_argument("--redis-port", type=int, default=6379)
     parser.add_argument("--fresh", action="store_true", help="with down: remove the data too")
     wanted = parser.parse_args()
-    found = services(wanted.folder, wanted.kafka_port, wanted.redis_port)
+    folder = wanted.folder or cache_folder() / ("services-secure" if wanted.secure else "services")
+    security = Security(folder) if wanted.secure else None
+    found = services(folder, wanted.kafka_port, wanted.redis_port, security)
     try:
         {"up": up, "status": status, "down": down}[wanted.verb](found)
     except (processes.DidNotStart, NoJars) as failure:
         sys.exit(str(failure))
     if wanted.verb == "down" and wanted.fresh:
-        shutil.rmtree(wanted.folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+    if wanted.verb == "up" and security is not None:
+        print(f"Secrets (secretRef: kafka, kafka-plain, redis): BICLIQUE_SECRETS={security.secrets}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from infra import processes
 from infra.jars import BROKER, NoJars, jars_of
 from infra.kafka_server import KafkaServer
 from infra.redis_server import RedisServer
+from infra.security import Security
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +32,32 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServ
     except NoJars as reason:
         pytest.skip(f"needs Kafka. {reason}")
     server = KafkaServer(tmp_path_factory.mktemp("kafka"), processes.free_port(), processes.free_port())
+    process = server.start()
+    yield server
+    processes.stop(process)
+
+
+@pytest.fixture(scope="session")
+def secure_kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    try:
+        jars_of(BROKER)
+    except NoJars as reason:
+        pytest.skip(f"needs Kafka. {reason}")
+    folder = tmp_path_factory.mktemp("secure-kafka")
+    ports = processes.free_port(), processes.free_port()
+    server = KafkaServer(folder / "kafka", *ports, security=Security(folder))
+    process = server.start()
+    yield server
+    processes.stop(process)
+
+
+@pytest.fixture(scope="session")
+def secure_redis_server(
+    tmp_path_factory: pytest.TempPathFactory, secure_kafka_server: KafkaServer
+) -> Iterator[RedisServer]:
+    """With the same authority, and its Secret beside Kafka's."""
+    folder = tmp_path_factory.mktemp("secure-redis")
+    server = RedisServer(folder, processes.free_port(), security=secure_kafka_server.security)
     process = server.start()
     yield server
     processes.stop(process)

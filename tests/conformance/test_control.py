@@ -98,3 +98,10 @@ def test_a_unit_tells_how_it_is_until_it_tells_anew(connect: Callable[[], Contro
     assert reader.conditions() == {"joiner 0L0.0#2": stands, "merger 1": waits}
     unit.tell("joiner 0L0.0#2", None)
     assert connect().conditions() == {"merger 1": waits}
+
+
+def test_what_a_query_was_when_it_began_is_what_was_noted_last(connect: Callable[[], Control]) -> None:
+    assert connect().noted() is None
+    connect().note("first")
+    connect().note("ä\nsecond")
+    assert connect().noted() == "ä\nsecond"

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from biclique.ports.checkpoints import KEPT, StoreUnavailable
+from biclique.ports.checkpoints import KEPT, StoreRefusal, StoreUnavailable
 from biclique.ports.patient_store import Patience, PatientStore
-from biclique.ports.redis_store import EvictingRedis, RedisStore, RefusedPassword, connected
+from biclique.ports.redis_store import EvictingRedis, RedisStore, connected
 from biclique.tiers.effects import BlobsLost, Publication
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import BlobRef, Manifest
@@ -114,7 +114,7 @@ def test_a_password_that_changes_shuts_out_new_connections_only_until_it_is_righ
     assert not takes_a_checkpoint(store, 2)
     assert store.load(OWNER) == ()
     wrong = RedisStore(connected(own.server.url, password="easy to guess"), "q")
-    with pytest.raises(RefusedPassword) as refusal:
+    with pytest.raises(StoreRefusal) as refusal:
         wrong.load(OWNER)
     assert "guess" not in str(refusal.value)
     right = RedisStore(connected(own.server.url, password="hard to guess"), "q")

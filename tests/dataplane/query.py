@@ -53,7 +53,7 @@ class KafkaQuery:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.client = {"bootstrap.servers": self.kafka.bootstrap}
+        self.client = self.kafka.client
         self.manifest = self.folder / "query.yaml"
         self.manifest.write_text(
             self.template.format(
@@ -84,6 +84,7 @@ class KafkaQuery:
             "BICLIQUE_REDIS": self.redis.url,
             "BICLIQUE_CONTROL": str(self.folder / "control"),
             "BICLIQUE_JARS": str(jars_of(CONNECTOR)),
+            "BICLIQUE_SECRETS": str(self.kafka.security.secrets) if self.kafka.security else "",
         }
         with (self.folder / f"{tier}.log").open("ab") as log:
             self.processes[tier] = subprocess.Popen(

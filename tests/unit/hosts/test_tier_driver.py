@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from biclique.hosts.units.driver import SparkJobs, TierDriver, TierStopped, reason_of
+from biclique.hosts.units.driver import SparkJobs, TierDriver, TierFailed, TierStopped, reason_of
 from biclique.hosts.units.ending import Ending, Kind, ending_of
 from biclique.hosts.units.spec import Surroundings, UnitSpec
 from biclique.ports.control import Condition, State
-from biclique.ports.refusals import Refused, Unreachable
+from biclique.ports.refusals import Refused, StartAnew, Unreachable
 from biclique.tiers.effects import End
 from biclique.tiers.loops import MissingProgress
 
@@ -73,17 +73,16 @@ def test_an_unknown_outcome_starts_again_with_smaller_transactions() -> None:
 
 def test_too_many_failures_in_a_row_end_the_tier_and_all_its_units() -> None:
     jobs = Scripted(a=[RuntimeError(f"number {n}") for n in range(9)], b=[])
-    with pytest.raises(
-        TierStopped, match=r"^joiner a has failed 9 times in a row, and is not started again: number 8$"
-    ):
+    with pytest.raises(TierFailed, match=r"^joiner a has failed 9 times in a row, and is not started again: number 8$"):
         driven(jobs)
     assert jobs.cancelled.is_set()
 
 
 def test_what_a_person_must_mend_ends_the_tier_at_once() -> None:
     jobs = Scripted(a=[Ending(Kind.MEND, "its progress is gone")], b=[])
-    with pytest.raises(TierStopped, match=r"^joiner a has stopped: its progress is gone$"):
+    with pytest.raises(TierStopped, match=r"^joiner a has stopped: its progress is gone$") as stop:
         driven(jobs)
+    assert not isinstance(stop.value, StartAnew)
     assert len(jobs.runs["a"]) == 1
 
 
@@ -143,7 +142,7 @@ class GoneSpark:
 
 
 def test_without_java_nothing_is_tried_again() -> None:
-    with pytest.raises(TierStopped, match=r"^joiner a has stopped: Spark's Java process has ended; start the tier"):
+    with pytest.raises(TierFailed, match=r"^joiner a has stopped: Spark's Java process has ended; start the tier"):
         TierDriver(SparkJobs(GoneSpark()), [spec("a")], lambda: False, lambda: False).run()
 
 

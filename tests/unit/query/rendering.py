@@ -69,6 +69,10 @@ def _lines(query: Query) -> Iterator[str]:
     yield f"distinct: {query.distinct}, aggregating: {query.aggregating}"
     yield f"output: {_endpoint(query.output)}"
     yield f"hints: {query.hints}"
+    if query.redis is not None:
+        yield f"checkpoints: {query.redis}"
+    if query.durable is not None:
+        yield f"durable: {query.durable}"
 
 
 def _window(window: Window) -> str:
@@ -80,7 +84,7 @@ def _window(window: Window) -> str:
 def _endpoint(endpoint: Files | Kafka) -> str:
     if isinstance(endpoint, Files):
         return f"files {endpoint.path} as {endpoint.format.value}"
-    secret = f", secret {endpoint.secret_ref}" if endpoint.secret_ref else ""
+    secret = f", secret {endpoint.secret}" if endpoint.secret else ""
     return (
         f"topic {endpoint.topic} at {endpoint.bootstrap_servers} as {endpoint.format.value} "
         f"from {endpoint.starting_offsets}{secret}"

@@ -235,7 +235,8 @@ def test_the_bounds_of_the_text_are_those_of_the_code() -> None:
 
 def test_the_exit_codes_are_those_of_the_command() -> None:
     page = PAGE.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("##")[0]
-    codes = (stating.DONE, stating.USER_ERROR, stating.OUT_OF_MEMORY, stating.FAILED, stating.INTERRUPTED)
+    ours = (stating.DONE, stating.USER_ERROR, stating.OUT_OF_MEMORY, stating.FAILED, stating.REFUSED)
+    codes = (*ours, stating.INTERRUPTED)
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)] == list(codes)
     assert [int(code) for code in re.findall(r"^\| (\d+) +\|", main.__doc__ or "", re.MULTILINE)] == list(codes)
 

@@ -6,6 +6,7 @@
 | 2    | what the user gave is wrong: the sentence says where, and what to do about it   |
 | 3    | stopped at a checkpoint for want of memory                                     |
 | 4    | something outside the query failed (Spark, a disk); the sentence says what     |
+| 5    | Kafka or Redis refuses, or what they hold does not suit: mend it and go on     |
 | 130  | stopped at a checkpoint, as asked (Ctrl-C)                                     |
 """
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import click
 
-from biclique.ports.refusals import Refused
+from biclique.ports.refusals import Refused, StartAnew
 from biclique.query.errors import QueryError
 
-DONE, USER_ERROR, OUT_OF_MEMORY, FAILED, INTERRUPTED = 0, 2, 3, 4, 130
+DONE, USER_ERROR, OUT_OF_MEMORY, FAILED, REFUSED, INTERRUPTED = 0, 2, 3, 4, 5, 130
 
 
 def same_command() -> str:
@@ -30,7 +30,7 @@ def stating_errors() -> Iterator[None]:
         sys.exit(USER_ERROR)
     except Refused as stop:
         click.echo(f"biclique: {stop}", err=True)
-        sys.exit(FAILED)
+        sys.exit(FAILED if isinstance(stop, StartAnew) else REFUSED)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             remedy = f"make some, and the same command goes on from its last checkpoint: {same_command()}"

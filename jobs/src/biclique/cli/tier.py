@@ -3,7 +3,8 @@
 Settings come from the environment, read here and nowhere else:
 
 BICLIQUE_KAFKA     bootstrap servers; by default those of the first source
-BICLIQUE_REDIS     where checkpoints are kept
+BICLIQUE_REDIS     where checkpoints are kept; by default spec.state.redis.url
+BICLIQUE_SECRETS   the folder with a folder for each Secret that a secretRef names, and in it a file for each key
 BICLIQUE_CONTROL   the control port's folder; a file `stop` in it stops the query
 BICLIQUE_PREFIX    of topics, keys and transactional ids, of no other query; by default the query's name
 BICLIQUE_JARS      the folder with Spark's Kafka connector; for the shuffler
@@ -20,6 +21,7 @@ from types import FrameType
 from biclique.cli.loading import load, text_of
 from biclique.hosts.units.application import TierOptions, run_tier
 from biclique.hosts.units.spec import Surroundings
+from biclique.query.compile import has_password
 from biclique.query.errors import QueryError
 from biclique.query.model import Kafka, Query
 from biclique.routing.table import Subgroup
@@ -39,9 +41,12 @@ def run(tier: str, manifest: Path, subgroup: str | None) -> None:
         signal.signal(name, ask)
     around = Surroundings(
         kafka={"bootstrap.servers": settings.get("BICLIQUE_KAFKA") or _brokers(query)},
-        redis=_needed(settings, "BICLIQUE_REDIS", "redis://host:6379/0"),
+        redis=_redis(settings, query),
         control=_needed(settings, "BICLIQUE_CONTROL", "a folder that all tiers of the query see"),
         prefix=settings.get("BICLIQUE_PREFIX") or query.name,
+        secrets=settings.get("BICLIQUE_SECRETS") or "",
+        kafka_secret=query.output.secret if isinstance(query.output, Kafka) else None,
+        redis_secret=query.redis.secret if query.redis is not None else None,
     )
     jars: tuple[Path, ...] = ()
     if tier == "shuffler":
@@ -58,6 +63,17 @@ def _brokers(query: Query) -> str:
     if given is None or not isinstance(query.output, Kafka):
         raise QueryError("spec", "sources and output are files", "name topics, or use `biclique run`")
     return given.bootstrap_servers
+
+
+def _redis(settings: Mapping[str, str], query: Query) -> str:
+    url = settings.get("BICLIQUE_REDIS")
+    if url is not None and has_password(url):
+        raise QueryError(
+            "BICLIQUE_REDIS", "a password stands in it", "put it into a Secret: spec.state.redis.secretRef"
+        )
+    if not url and query.redis is not None:
+        return query.redis.url
+    return _needed(settings, "BICLIQUE_REDIS", "redis://host:6379/0, or in the manifest as spec.state.redis.url")
 
 
 def _needed(settings: Mapping[str, str], name: str, example: str) -> str:

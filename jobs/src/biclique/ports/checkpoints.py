@@ -30,6 +30,14 @@ class StoreUnavailable(Exception):
     """It cannot be reached, or refuses us for a reason that may pass. The sentence holds no secret."""
 
 
+class StoreRefusal(StoreUnavailable):
+    """It refuses who we are. Only a person can help, unless a password is being changed just now."""
+
+
+class UnfitStore(Exception):
+    """What is there would lose checkpoints in silence, or does not exist; the sentence says what to mend."""
+
+
 class CheckpointStore(Protocol):
     def load(self, owner: Producer) -> tuple[Manifest, ...]: ...
 

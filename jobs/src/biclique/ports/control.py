@@ -36,6 +36,12 @@ class Control(Protocol):
     def publish(self, table: RoutingTable) -> None:
         """The next version; writing the newest one again changes nothing. Raises OutOfTurn for any other."""
 
+    def note(self, text: str) -> None:
+        """What the query was when it began. Of several that write at once, the last one's stands."""
+
+    def noted(self) -> str | None:
+        """What stands; None: nothing has been written."""
+
     def next_attempt(self, name: str) -> int:
         """Greater than every number given for this name before."""
 

@@ -1,6 +1,7 @@
 """The control port as a folder: for a query without Kubernetes, on one machine or on a disk that all can see.
 
-    <folder>/tables/<version>.json    <folder>/attempts/<name>    <folder>/conditions/<name>.json    <folder>/stop
+    <folder>/tables/<version>.json    <folder>/attempts/<name>    <folder>/conditions/<name>.json
+    <folder>/began.json    <folder>/stop
 
 A table appears under its name whole or not at all. Attempts are counted under a lock on the file that counts them.
 """
@@ -26,6 +27,7 @@ class ControlFolder:
     def __init__(self, folder: Path) -> None:
         self._tables, self._attempts, self._stop = folder / "tables", folder / "attempts", folder / "stop"
         self._conditions = folder / "conditions"
+        self._began = folder / "began.json"
         self._tables.mkdir(parents=True, exist_ok=True)
         self._attempts.mkdir(exist_ok=True)
         self._conditions.mkdir(exist_ok=True)
@@ -57,6 +59,17 @@ class ControlFolder:
         finally:
             written.unlink()
         self._look(fresh=True)
+
+    def note(self, text: str) -> None:
+        written = self._began.with_name(f".{os.getpid()}-began")
+        written.write_text(text)
+        written.replace(self._began)
+
+    def noted(self) -> str | None:
+        try:
+            return self._began.read_text()
+        except FileNotFoundError:
+            return None
 
     def next_attempt(self, name: str) -> int:
         with (self._attempts / quote(name, safe="")).open("a+") as file:

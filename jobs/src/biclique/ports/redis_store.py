@@ -24,7 +24,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from biclique.ports.checkpoints import KEPT, StoreUnavailable
+from biclique.ports.checkpoints import KEPT, StoreRefusal, StoreUnavailable, UnfitStore
 from biclique.ports.manifest_json import decode_manifest, encode_manifest
 from biclique.ports.sealed_bytes import sealed, unsealed
 from biclique.tiers.effects import BlobsLost, Publication
@@ -71,12 +71,8 @@ return {'published'}
 """
 
 
-class EvictingRedis(Exception):
+class EvictingRedis(UnfitStore):
     """The server may throw checkpoints away without a word."""
-
-
-class RefusedPassword(StoreUnavailable):
-    """Only a person can help, unless the password is being changed just now."""
 
 
 def connected(url: str, **security: Any) -> redis.Redis:
@@ -172,9 +168,9 @@ def _unavailable() -> Iterator[None]:
     try:
         yield
     except redis.AuthenticationError:
-        raise RefusedPassword("it refuses the user name or the password") from None
+        raise StoreRefusal("it refuses the user name or the password") from None
     except redis.exceptions.NoPermissionError as error:
-        raise StoreUnavailable(f"its user lacks a right: {error}") from None
+        raise StoreRefusal(f"its user lacks a right: {error}") from None
     except redis.exceptions.OutOfMemoryError:
         raise StoreUnavailable("it is out of memory (maxmemory)") from None
     except redis.TimeoutError:

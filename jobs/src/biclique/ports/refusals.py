@@ -15,5 +15,9 @@ class Refused(Exception):
     """It does not pass: the sentence says what to mend."""
 
 
+class StartAnew(Refused):
+    """It does not pass in this process, and may in one that is started anew."""
+
+
 class UnfitTopic(Refused):
     """A topic is missing, or what is there would not do; the sentence says what."""

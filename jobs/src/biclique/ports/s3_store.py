@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from biclique.ports.checkpoints import KEPT, StoreUnavailable
+from biclique.ports.checkpoints import KEPT, StoreRefusal, StoreUnavailable, UnfitStore
 from biclique.ports.manifest_json import decode_manifest, encode_manifest
 from biclique.ports.sealed_bytes import sealed, unsealed
 from biclique.tiers.effects import BlobsLost, Publication
@@ -32,6 +32,15 @@ class S3Store:
 
     def __init__(self, client: Any, bucket: str, prefix: str) -> None:
         self._client, self._bucket, self._prefix = client, bucket, prefix
+
+    def refuse_missing(self) -> None:
+        with _unavailable():
+            try:
+                self._client.head_bucket(Bucket=self._bucket)
+            except ClientError as error:
+                if error.response["Error"]["Code"] in {"404", "NoSuchBucket"}:
+                    raise UnfitStore("there is no such bucket; make it, or correct spec.state.durable") from None
+                raise
 
     def load(self, owner: Producer) -> tuple[Manifest, ...]:
         with _unavailable():
@@ -134,5 +143,9 @@ class S3Store:
 def _unavailable() -> Iterator[None]:
     try:
         yield
-    except (BotoCoreError, ClientError) as error:
+    except ClientError as error:
+        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in {401, 403}:
+            raise StoreRefusal(f"it refuses us ({error.response['Error']['Code']})") from None
+        raise StoreUnavailable(f"the bucket of checkpoints does not answer as it should: {error}") from None
+    except BotoCoreError as error:
         raise StoreUnavailable(f"the bucket of checkpoints does not answer as it should: {error}") from None

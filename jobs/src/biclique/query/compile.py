@@ -14,6 +14,7 @@ from biclique.query.document import Document, Path, read_document
 from biclique.query.errors import QueryError
 from biclique.query.manifest import FilesSpec, KafkaInputSpec, KafkaOutputSpec, Manifest, SourceSpec, validated
 from biclique.query.model import (
+    Bucket,
     Delivery,
     EventTime,
     Field,
@@ -23,14 +24,22 @@ from biclique.query.model import (
     OnBadRecord,
     PlanHints,
     Query,
+    Redis,
     Relation,
     Source,
+    Volume,
     Window,
 )
 from biclique.query.schema import SchemaError, parse_schema
 from biclique.query.scope import nearest
 from biclique.query.sql import Checked, check_sql
 from biclique.query.types import TIMESTAMP
+
+
+def has_password(url: str) -> bool:
+    """Where a manifest, or a setting, would show it to whoever reads it."""
+    user = url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    return ":" in user or "password=" in url
 
 
 def compile_manifest(text: str, folder: str = ".", exists: Callable[[str], bool] | None = None) -> Query:
@@ -75,7 +84,26 @@ class _Compiler:
                 mergers_bytes=spec.tiers.memory_of(spec.tiers.merger),
                 partitions=spec.topics.partitions,
             ),
+            redis=self._redis(),
+            durable=self._durable(),
         )
+
+    def _redis(self) -> Redis | None:
+        spec = self._spec.state.redis
+        if spec is None:
+            return None
+        if has_password(spec.url):
+            where = ("spec", "state", "redis", "url")
+            raise self._document.error(where, "a password stands in it", "put it into a Secret, and name that")
+        return Redis(spec.url, spec.secret_ref.name)
+
+    def _durable(self) -> Bucket | Volume | None:
+        durable = self._spec.state.durable
+        if durable.volume is not None:
+            return Volume(durable.volume.claim_name, durable.volume.path)
+        if (s3 := durable.s3) is None:
+            return None
+        return Bucket(s3.bucket, s3.prefix, s3.endpoint, s3.region, s3.secret_ref.name)
 
     # --- sources -----------------------------------------------------------------------------------------------------
 
@@ -117,9 +145,8 @@ class _Compiler:
         if files is not None:
             return Files(self._located(files.path), Format(files.format))
         assert kafka is not None, "the manifest's model lets exactly one through"
-        secret = (("name", kafka.secret_ref.name),) if kafka.secret_ref.name else ()
         offsets = kafka.starting_offsets if isinstance(kafka, KafkaInputSpec) else "earliest"
-        return Kafka(kafka.bootstrap_servers, kafka.topic, Format(kafka.format), offsets, secret)
+        return Kafka(kafka.bootstrap_servers, kafka.topic, Format(kafka.format), offsets, kafka.secret_ref.name)
 
     def _located(self, path: str) -> str:
         folder = self._manifest.folder

@@ -44,7 +44,7 @@ class Kafka:
     topic: str
     format: Format
     starting_offsets: str = "earliest"  # or latest, or an ISO 8601 timestamp
-    secret_ref: tuple[tuple[str, str], ...] = ()
+    secret: str | None = None  # the name of the Secret with SASL and TLS settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,27 @@ class PlanHints:
 
 
 @dataclass(frozen=True, slots=True)
+class Redis:
+    url: str  # without a password: that is in the Secret
+    secret: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    name: str
+    prefix: str = ""
+    endpoint: str | None = None
+    region: str | None = None
+    secret: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    claim: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     name: str
     sources: tuple[Source, ...]
@@ -149,6 +170,8 @@ class Query:
     delivery: Delivery
     output: Files | Kafka
     hints: PlanHints
+    redis: Redis | None = None  # where checkpoints go, if not to `durable`
+    durable: Bucket | Volume | None = None
 
     @property
     def counted(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -57,11 +57,19 @@ def starts_of(plan: Plan, log: KafkaLog) -> dict[SourcePartition, int]:
 
 
 def start_query(
-    spark: SparkSession, plan: Plan, packing: Packing, brokers: str, starts: Mapping[SourcePartition, int], folder: str
+    spark: SparkSession,
+    plan: Plan,
+    packing: Packing,
+    sources: Sequence[Mapping[str, str]],
+    sink: Mapping[str, str],
+    starts: Mapping[SourcePartition, int],
+    folder: str,
 ) -> StreamingQuery:
-    """`starts`: where to begin in each source partition (`starts_of`); `folder`: empty."""
+    """`sources`, `sink`: how Spark's connector reaches Kafka, and by which user. `starts`: where to begin in each
+    source partition (`starts_of`); `folder`: empty."""
     frames = [
-        _records(spark, plan, source, brokers, starts, packing.tracing) for source in range(len(plan.query.sources))
+        _records(spark, plan, source, sources[source], starts, packing.tracing)
+        for source in range(len(plan.query.sources))
     ]
     records = frames[0]
     for frame in frames[1:]:
@@ -70,7 +78,7 @@ def start_query(
     return (
         packed.select(*MESSAGE)
         .writeStream.format("kafka")
-        .option("kafka.bootstrap.servers", brokers)
+        .options(**sink)
         .option("kafka.max.request.size", 8 << 20)
         .option("kafka.compression.type", "lz4")
         .option("checkpointLocation", folder)
@@ -84,7 +92,7 @@ def _records(
     spark: SparkSession,
     plan: Plan,
     source: int,
-    brokers: str,
+    access: Mapping[str, str],
     starts: Mapping[SourcePartition, int],
     tracing: bool,
 ) -> DataFrame:
@@ -93,7 +101,7 @@ def _records(
     known = {str(key.partition): offset for key, offset in starts.items() if key.source == source}
     return (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", brokers)
+        .options(**access)
         .option("subscribe", given.topic)
         .option("startingOffsets", json.dumps({given.topic: known}))
         .option("maxOffsetsPerTrigger", RECORDS_PER_BATCH)

@@ -11,22 +11,28 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from biclique.core.places import last_place, row_bits
 from biclique.hosts.shuffle.packing import Packing
 from biclique.hosts.spark import LOG_SETTINGS, refuse_without_java
+from biclique.hosts.units.connections import kafka_settings, spark_sink, spark_sources
 from biclique.hosts.units.driver import JAVA_GONE, SparkJobs, TierDriver, java_is_gone
 from biclique.hosts.units.founding import found
 from biclique.hosts.units.patience import patiently
 from biclique.hosts.units.spec import Surroundings, UnitSpec
+from biclique.hosts.units.start_up import (
+    cluster_of,
+    look_at_store,
+    note_what_begins,
+    refuse_what_state_cannot_follow,
+)
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control_folder import ControlFolder
-from biclique.ports.kafka_log import KafkaLog, KafkaSettings
+from biclique.ports.kafka_log import KafkaLog
 from biclique.ports.telemetry import Identity
 from biclique.ports.telemetry_settings import open_telemetry, wanted_of
 from biclique.ports.wire import Wire
@@ -57,8 +63,16 @@ def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stoppin
     plan, around = make_plan(compile_manifest(options.manifest)), options.around
     wanted_of(os.environ)  # refused before anything is started
     control = ControlFolder(Path(around.control))
-    log = KafkaLog(KafkaSettings(around.kafka, around.prefix), Wire(plan))
-    begin = partial(found, plan, log, control, options.replication, options.units_max)
+    settings = kafka_settings(around)
+    if tier in ("joiner", "merger"):
+        look_at_store(around, plan.query, control.table(None) is not None, stopping)
+
+    def begin() -> None:
+        cluster = cluster_of(settings)
+        note_what_begins(plan, control, cluster)
+        refuse_what_state_cannot_follow(plan, control, cluster)
+        found(plan, KafkaLog(settings, Wire(plan)), control, options.replication, options.units_max)
+
     if not patiently(begin, stopping):
         return
     if tier == "shuffler":
@@ -93,12 +107,12 @@ def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stop
 
     around = options.around
     attempt = control.next_attempt("shuffler")
-    log = KafkaLog(KafkaSettings(around.kafka, around.prefix, attempt), Wire(plan))
+    log = KafkaLog(kafka_settings(around, attempt), Wire(plan))
     starts = starts_of(plan, log)
     partitions = len({(key.source, key.partition) for key in starts})
     spark = _spark(f"{around.prefix}-shuffler", min(partitions, os.cpu_count() or 1), _shuffling(options.jars))
     telemetry = open_telemetry(os.environ, Identity(plan.query.name, "shuffler", "driver", attempt))
-    brokers = str(around.kafka["bootstrap.servers"])
+    access, sink = spark_sources(around, plan.query), spark_sink(around)
     last: dict[SourcePartition, int] = {
         key: last_place(offset - 1, row_bits(plan.query.sources[key.source]))
         for key, offset in starts.items()
@@ -107,7 +121,7 @@ def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stop
     try:
         with tempfile.TemporaryDirectory(prefix="biclique-shuffler-", dir=_in_memory()) as folder:
             packing = Packing(options.manifest, around.prefix, attempt, wanted_of(os.environ).traces)
-            query = start_query(spark, plan, packing, brokers, starts, folder)
+            query = start_query(spark, plan, packing, access, sink, starts, folder)
             sources = {number: number for number in range(len(plan.query.sources))}
             beats = Heartbeats(attempt, last, sources)
             if telemetry is not None:

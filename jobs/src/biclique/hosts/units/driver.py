@@ -25,7 +25,7 @@ from biclique.hosts.units.process import run_unit
 from biclique.hosts.units.restarts import Restarts, Saying
 from biclique.hosts.units.spec import UnitSpec
 from biclique.ports.control import Condition, State
-from biclique.ports.refusals import Refused
+from biclique.ports.refusals import Refused, StartAnew
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.5  # between two looks at whether a later driver has been started
@@ -36,7 +36,11 @@ class TierStopped(Refused):
     """The tier has stopped, and nothing is lost; the sentence says why, and what to do about it."""
 
 
-JAVA_GONE = TierStopped("Spark's Java process has ended; start the tier again, and it goes on from its progress")
+class TierFailed(TierStopped, StartAnew):
+    """Not for what a person must mend first."""
+
+
+JAVA_GONE = TierFailed("Spark's Java process has ended; start the tier again, and it goes on from its progress")
 
 
 class Jobs(Protocol):
@@ -117,6 +121,7 @@ class TierDriver:
         self._tell = tell
         self._lock = threading.Lock()
         self._failure: TierStopped | None = None
+        self._java_is_gone = False
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -148,7 +153,7 @@ class TierDriver:
                     LOG.info("%s has ended: %s", unit, why)
                     return
                 case Kind.MEND:
-                    self._stop(unit, f"has stopped: {why}")
+                    self._stop(unit, f"has stopped: {why}", TierFailed if self._java_is_gone else TierStopped)
                     return
                 case Kind.WAIT:
                     self._tell(unit, Condition(State.WAITS, why))
@@ -160,7 +165,8 @@ class TierDriver:
                 case None:
                     wait_s = restarts.after_failure(ran_s)
             if wait_s is None:
-                self._stop(unit, f"has failed {restarts.used + 1} times in a row, and is not started again: {why}")
+                count = restarts.used + 1
+                self._stop(unit, f"has failed {count} times in a row, and is not started again: {why}", TierFailed)
                 return
             if saying.is_due(why, time.monotonic()):
                 LOG.warning("%s starts again in %.1f s: %s", unit, wait_s, why)
@@ -171,15 +177,16 @@ class TierDriver:
         try:
             ending = self._jobs.run(spec)
         except Refused as stop:
+            self._java_is_gone |= stop is JAVA_GONE
             return Kind.MEND, str(stop)
         except Exception as error:  # whatever broke the task: its executor, its Python worker, or its own exception
             return None, reason_of(error)
         return ending.kind, ending.why
 
-    def _stop(self, unit: str, why: str) -> None:
+    def _stop(self, unit: str, why: str, kind: type[TierStopped]) -> None:
         with self._lock:
             if self._failure is None:
-                self._failure = TierStopped(f"{unit} {why}")
+                self._failure = kind(f"{unit} {why}")
         self._tell(unit, Condition(State.STOPPED, f"it {why}"))
         self._ended.set()
         self._jobs.cancel()

@@ -19,14 +19,15 @@ LOOK_S = 0.2
 
 def patiently(action: Callable[[], None], stopping: Callable[[], bool]) -> bool:
     """False: it was to stop before it was done."""
-    restarts, saying = Restarts(), Saying()
+    restarts, saying, began = Restarts(), Saying(), time.monotonic()
     while not stopping():
         try:
             action()
         except Unreachable as trouble:
             wait_s = restarts.after_wait(0.0)
             if saying.is_due(str(trouble), time.monotonic()):
-                LOG.warning("trying again, for as long as it takes: %s", trouble)
+                waited_s = time.monotonic() - began
+                LOG.warning("%s; waited %.0f s, and trying again for as long as it takes", trouble, waited_s)
             deadline = time.monotonic() + wait_s
             while time.monotonic() < deadline and not stopping():
                 time.sleep(LOOK_S)

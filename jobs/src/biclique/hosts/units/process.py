@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from biclique.hosts.perform import Performer
@@ -15,6 +16,7 @@ from biclique.hosts.shuffle.packing import dispatcher_of
 from biclique.hosts.units import limits
 from biclique.hosts.units.checkpoints import Checkpoints
 from biclique.hosts.units.condition import Conditions
+from biclique.hosts.units.connections import checkpoint_store, kafka_settings
 from biclique.hosts.units.ending import Ending, ending_of
 from biclique.hosts.units.memory import ProcessMemory
 from biclique.hosts.units.observing import Perform, observing
@@ -24,10 +26,8 @@ from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control_folder import ControlFolder
-from biclique.ports.kafka_log import KafkaLog, KafkaSettings
+from biclique.ports.kafka_log import KafkaLog
 from biclique.ports.outlets import Outlets
-from biclique.ports.patient_store import PatientStore
-from biclique.ports.redis_store import RedisStore, connected
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.query.model import Kafka
@@ -50,10 +50,9 @@ def _run(spec: UnitSpec) -> End:
     control = ControlFolder(Path(around.control))
     name = f"{spec.tier} {spec.name}"
     attempt = control.next_attempt(name)
-    settings = KafkaSettings(around.kafka, around.prefix, attempt, read_bytes=limits.read_bytes(plan, spec.tier))
+    settings = replace(kafka_settings(around, attempt), read_bytes=limits.read_bytes(plan, spec.tier))
     log = KafkaLog(settings, Wire(plan), Outlets(plan.query))
-    redis_store = RedisStore(connected(around.redis), around.prefix)
-    store = PatientStore(redis_store, f"{name}, Redis at {redis_store.address}", redis_store.cut)
+    store = checkpoint_store(around, plan.query, name)
     client = log.client()
     checkpoints = Checkpoints(around.checkpoint_s, time.monotonic)
     watch, budget = Watch(), limits.budget_of(plan, spec.tier)

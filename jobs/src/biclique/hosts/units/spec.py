@@ -10,7 +10,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Surroundings:
-    """`kafka`: librdkafka's settings. `prefix`: of topics, keys and transactional ids, of no other query.
+    """`kafka`: librdkafka's settings, without a secret. `kafka_secret`, `redis_secret`: names of Secrets in the folder
+    `secrets`; whoever connects looks them up. `prefix`: of topics, keys and transactional ids, of no other query.
     `checkpoint_s`: between two checkpoints of a unit."""
 
     kafka: dict[str, Any]
@@ -18,6 +19,9 @@ class Surroundings:
     control: str
     prefix: str
     checkpoint_s: float = 10.0
+    secrets: str = ""
+    kafka_secret: str | None = None
+    redis_secret: str | None = None
 
 
 @dataclass(frozen=True)

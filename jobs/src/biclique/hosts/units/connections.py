@@ -1,0 +1,82 @@
+"""Kafka and the checkpoint store as a process of a tier connects to them: here references become credentials, in the
+process that uses them, and go no further."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from biclique.hosts.units.spec import Surroundings
+from biclique.ports.kafka_log import KafkaSettings
+from biclique.ports.kafka_security import client_settings, spark_options
+from biclique.ports.patient_store import Patience, PatientStore
+from biclique.ports.redis_store import CALL_S, RedisStore, connected
+from biclique.ports.s3_store import S3Store
+from biclique.ports.secrets import secret_of
+from biclique.query.model import Bucket, Kafka, Query
+
+BUCKET_CALL_S = 15.0  # two attempts of the client's
+
+
+def kafka_settings(around: Surroundings, attempt: int = 0) -> KafkaSettings:
+    client: dict[str, Any] = dict(around.kafka)
+    if around.kafka_secret is not None:
+        client |= client_settings(secret_of(around.secrets, around.kafka_secret))
+    return KafkaSettings(client, around.prefix, attempt)
+
+
+def spark_sources(around: Surroundings, query: Query) -> list[dict[str, str]]:
+    """Each source may be read by a user of its own."""
+    found = []
+    for source in query.sources:
+        assert isinstance(source.input, Kafka)
+        found.append(_spark(around, source.input.secret))
+    return found
+
+
+def spark_sink(around: Surroundings) -> dict[str, str]:
+    return _spark(around, around.kafka_secret)
+
+
+def redis_store(around: Surroundings) -> RedisStore:
+    security: dict[str, str] = {}
+    if around.redis_secret is not None:
+        secret = secret_of(around.secrets, around.redis_secret)
+        security["password"] = secret.needed("password")
+        if (user := secret.text("username")) is not None:
+            security["username"] = user
+        if urlsplit(around.redis).scheme == "rediss":
+            paths = {"ssl_ca_certs": "ca.crt", "ssl_certfile": "tls.crt", "ssl_keyfile": "tls.key"}
+            security |= {setting: str(path) for setting, key in paths.items() if (path := secret.path(key)) is not None}
+    return RedisStore(connected(around.redis, **security), around.prefix)
+
+
+def bucket_store(around: Surroundings, bucket: Bucket) -> S3Store:
+    """Keys come from the Secret; without one, from wherever this machine has them."""
+    import boto3  # a second's worth of modules, for those who have a bucket
+    from botocore.config import Config
+
+    keys: dict[str, str] = {}
+    if bucket.secret is not None:
+        secret = secret_of(around.secrets, bucket.secret)
+        keys["aws_access_key_id"] = secret.needed("AWS_ACCESS_KEY_ID", "accessKeyId", "access-key")
+        keys["aws_secret_access_key"] = secret.needed("AWS_SECRET_ACCESS_KEY", "secretAccessKey", "secret-key")
+    limits = Config(connect_timeout=CALL_S, read_timeout=CALL_S, retries={"total_max_attempts": 2})
+    client = boto3.client("s3", endpoint_url=bucket.endpoint, region_name=bucket.region, config=limits, **keys)
+    return S3Store(client, bucket.name, f"{bucket.prefix}{around.prefix}")
+
+
+def checkpoint_store(around: Surroundings, query: Query, who: str) -> PatientStore:
+    """`who`: asks, for the log."""
+    if isinstance(query.durable, Bucket):
+        patience = Patience(call_s=BUCKET_CALL_S)
+        # A call that is given up ends by the time-outs of its own.
+        store = bucket_store(around, query.durable)
+        return PatientStore(store, f"{who}, bucket {query.durable.name}", lambda: None, patience)
+    redis = redis_store(around)
+    return PatientStore(redis, f"{who}, Redis at {redis.address}", redis.cut)
+
+
+def _spark(around: Surroundings, secret: str | None) -> dict[str, str]:
+    brokers = {"kafka.bootstrap.servers": str(around.kafka["bootstrap.servers"])}
+    return brokers if secret is None else brokers | spark_options(secret_of(around.secrets, secret))

@@ -1,0 +1,111 @@
+"""What a tier looks at before it begins: Kafka, its store of checkpoints, and whether the state that is there is this
+manifest's.
+
+Kafka must answer, since nothing goes without it: what passes is waited for (patience.py), a password that is refused
+is not. The store need not answer, since it saves time and never results: it is waited for a little, and a unit works
+on without it. But a query that has not begun yet loses nothing by being told at once that its store refuses it; and a
+Redis that may evict is refused always, since it would lose checkpoints in silence.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from biclique.hosts.units.connections import bucket_store, redis_store
+from biclique.hosts.units.spec import Surroundings
+from biclique.plan.fingerprint import changed, fingerprint
+from biclique.plan.model import Plan
+from biclique.ports.checkpoints import StoreRefusal, StoreUnavailable, UnfitStore
+from biclique.ports.control import Control
+from biclique.ports.kafka_log import KafkaSettings
+from biclique.ports.refusals import Refused, Unreachable
+from biclique.query.errors import QueryError
+from biclique.query.model import Bucket, Query, Volume
+
+LOG = logging.getLogger(__name__)
+KAFKA_ANSWERS_S = 10.0
+STORE_PATIENCE_S, STORE_PAUSE_S = 20.0, 1.0
+CLUSTER = "spec.output.kafka.bootstrapServers"
+REFUSALS = {
+    KafkaError._AUTHENTICATION: "correct the user or the password in its Secret",
+    KafkaError._SSL: "correct ca.crt in its Secret, or the brokers' names in bootstrapServers",
+}
+
+
+def cluster_of(settings: KafkaSettings) -> str:
+    """The id of the Kafka that answers. Why a connection came to nothing is told apart from the call that waited for
+    it, so it is asked for when the call has failed."""
+    heard: list[KafkaError] = []
+    client: dict[str, Any] = {**settings.client, "error_cb": heard.append, "log_level": 0}
+    admin = AdminClient(client)
+    at = settings.client["bootstrap.servers"]
+    try:
+        return str(admin.list_topics(timeout=KAFKA_ANSWERS_S).cluster_id)
+    except KafkaException as failure:
+        admin.poll(0.1)
+        for error in heard:
+            if error.code() in REFUSALS:
+                raise Refused(f"Kafka at {at} refuses us ({_clause(error)}): {REFUSALS[error.code()]}") from None
+        error = next((e for e in heard if e.code() != KafkaError._ALL_BROKERS_DOWN), failure.args[0])
+        raise Unreachable(f"Kafka at {at} does not answer ({_clause(error)})") from None
+
+
+def _clause(error: KafkaError) -> str:
+    """librdkafka puts the connection before and statistics behind."""
+    said = error.str()
+    return said.split("]: ", 1)[-1].split(" (after ", 1)[0].strip()
+
+
+def look_at_store(around: Surroundings, query: Query, has_begun: bool, stopping: Callable[[], bool]) -> None:
+    """Where this tier's checkpoints go."""
+    if isinstance(query.durable, Volume):
+        remedy = "name a bucket (state.durable.s3), or leave it out: checkpoints then go to Redis"
+        raise QueryError("spec.state.durable.volume", "tiers keep no checkpoints on a volume yet", remedy)
+    if isinstance(query.durable, Bucket):
+        bucket = bucket_store(around, query.durable)
+        _look(f"bucket {query.durable.name}", bucket.refuse_missing, has_begun, stopping)
+    else:
+        redis = redis_store(around)
+        _look(f"Redis at {redis.address}", redis.refuse_eviction, has_begun, stopping)
+
+
+def _look(place: str, ask: Callable[[], None], has_begun: bool, stopping: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + STORE_PATIENCE_S
+    while not stopping():
+        try:
+            ask()
+            return
+        except UnfitStore as unfit:
+            raise Refused(f"{place}: {unfit}") from None
+        except StoreRefusal as refusal:
+            if not has_begun:
+                raise Refused(f"{place}: {refusal}; correct its Secret or its secretRef in spec.state") from None
+            LOG.warning("%s: %s; units work on without checkpoints until it is corrected", place, refusal)
+            return
+        except StoreUnavailable as trouble:
+            if time.monotonic() > deadline:
+                waited = f"{STORE_PATIENCE_S:.0f} s"
+                LOG.warning("%s: %s (waited %s); units work on without checkpoints until then", place, trouble, waited)
+                return
+        time.sleep(STORE_PAUSE_S)
+
+
+def note_what_begins(plan: Plan, control: Control, cluster: str) -> None:
+    """Before the first table: until there is one, there is no state that a manifest could belie."""
+    if control.table(None) is None or control.noted() is None:
+        control.note(json.dumps({**fingerprint(plan), CLUSTER: cluster}, indent=1, ensure_ascii=False))
+
+
+def refuse_what_state_cannot_follow(plan: Plan, control: Control, cluster: str) -> None:
+    noted = control.noted()
+    if noted is None:
+        return
+    if (sentence := changed(json.loads(noted), {**fingerprint(plan), CLUSTER: cluster})) is not None:
+        raise Refused(sentence)
