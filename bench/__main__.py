@@ -76,7 +76,7 @@ def _core(quick: bool) -> list[CaseRun]:
 def _kafka(quick: bool) -> list[CaseRun]:
     scratch = scratch_folder(OUT)
     try:
-        return run_trials(TRIALS, Scale.QUICK if quick else Scale.FULL, scratch)
+        return [run for runs in run_trials(TRIALS, Scale.QUICK if quick else Scale.FULL, scratch) for run in runs]
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

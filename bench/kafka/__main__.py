@@ -13,7 +13,7 @@ from bench.cases import Scale
 from bench.kafka.run import run_trials, scratch_folder
 from bench.kafka.trials import TRIALS
 from bench.report import LINE_HEAD, line_rows, terminal
-from bench.verdicts import Verdict, core_lines
+from bench.verdicts import Line, Verdict, core_lines
 
 OUT = Path(__file__).resolve().parents[1] / "out"
 
@@ -35,13 +35,15 @@ def main() -> int:
     scale, scratch = Scale.QUICK if asked.quick else Scale.FULL, scratch_folder(OUT)
     try:
         chosen = [trial for trial in TRIALS if not asked.name or trial.name in asked.name]
-        lines = core_lines(run_trials(chosen, scale, scratch, OUT / "logs"), judged=not asked.quick)
+        lines: list[Line] = []
+        for runs in run_trials(chosen, scale, scratch, OUT / "logs"):
+            fresh = core_lines(runs, judged=not asked.quick)
+            lines += fresh
+            for line in fresh if asked.json else ():
+                print(json.dumps({**asdict(line), "verdict": line.verdict.value}, ensure_ascii=False), flush=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    if asked.json:
-        for line in lines:
-            print(json.dumps({**asdict(line), "verdict": line.verdict.value}, ensure_ascii=False))
-    else:
+    if not asked.json:
         print(terminal(LINE_HEAD, line_rows(lines)))
     return 1 if any(line.verdict is Verdict.NOT_MEASURED for line in lines) else 0
 

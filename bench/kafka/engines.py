@@ -58,7 +58,7 @@ class Biclique:
 
     def cpu(self) -> str:
         assert self.tiers is not None
-        return ", ".join(f"{tier} {seconds:.0f}" for tier, seconds in self.tiers.cpu_seconds().items())
+        return ", ".join(f"{tier} {seconds:.1f}" for tier, seconds in self.tiers.cpu_seconds().items())
 
     def stop(self) -> None:
         if self.tiers is not None:

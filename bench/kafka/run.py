@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bench.cases import Scale
@@ -18,12 +19,13 @@ from infra.jars import NoJars
 from infra.processes import DidNotStart
 
 
-def run_trials(trials: Iterable[Trial], scale: Scale, scratch: Path, keep_logs: Path | None = None) -> list[CaseRun]:
-    runs: list[CaseRun] = []
+def run_trials(
+    trials: Iterable[Trial], scale: Scale, scratch: Path, keep_logs: Path | None = None
+) -> Iterator[list[CaseRun]]:
+    """Each trial's figures when it is over."""
     for trial in trials:
         print(f"  Kafka: {trial.name} …", file=sys.stderr, flush=True)
-        runs += _run(trial, scale, scratch / trial.name, keep_logs)
-    return runs
+        yield _run(trial, scale, scratch / trial.name, keep_logs)
 
 
 def _run(trial: Trial, scale: Scale, scratch: Path, keep_logs: Path | None) -> list[CaseRun]:
@@ -33,6 +35,9 @@ def _run(trial: Trial, scale: Scale, scratch: Path, keep_logs: Path | None) -> l
             found = trial.run(made, cache_folder() / "bench", scale)
     except (TrialFailed, DidNotStart, NoJars) as failure:
         found = {figure.name: str(failure) for figure in trial.figures}
+    except Exception as failure:  # a fault of the trial's own: the other trials go on
+        traceback.print_exc()
+        found = {figure.name: f"the trial broke: {type(failure).__name__}: {failure}"[:300] for figure in trial.figures}
     finally:
         if keep_logs is not None:
             _keep(scratch, keep_logs / trial.name)

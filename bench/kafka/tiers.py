@@ -74,9 +74,12 @@ class Tiers:
 
     def workers(self, tier: str) -> list[psutil.Process]:
         """The Python processes in which a tier's units run."""
-        found = psutil.Process(self.processes[tier].pid).children(recursive=True)
-        forked = [p for p in found if "pyspark.daemon" in " ".join(p.cmdline())]
-        return [p for p in forked if p.parent() in forked]
+        forked: list[psutil.Process] = []
+        for each in psutil.Process(self.processes[tier].pid).children(recursive=True):
+            with suppress(psutil.Error):  # it has ended meanwhile
+                if "pyspark.daemon" in " ".join(each.cmdline()):
+                    forked.append(each)
+        return [each for each in forked if each.ppid() in {other.pid for other in forked}]
 
     def cpu_seconds(self) -> dict[str, float]:
         """Of each tier, with its children, dead or alive."""
