@@ -65,9 +65,10 @@ CRASHES = {
         *("Read", "ReadProgress", "ReadTable", "Rest"),
     ),
 }
-ABORTED, TRIMMED, TOGETHER, OVERFLOW = (
+ABORTED, TRIMMED, TRIMMED_PAYLOAD, TOGETHER, OVERFLOW = (
     "a transaction is aborted",
     "a log is trimmed",
+    "shuffled is trimmed",
     "dispatchers crash together",
     "a SUM overflows",
 )
@@ -83,6 +84,7 @@ OBSERVED = (
         observer.HALF,
         observer.LOST,
         observer.SKIPPED,
+        observer.FETCHED,
     ),
 )
 
@@ -98,7 +100,7 @@ KINDS = (
     *OBSERVED,
     *SCALINGS,
     *(AWAY, FULL, *MARKS),
-    *(ABORTED, TRIMMED, TOGETHER, OVERFLOW),
+    *(ABORTED, TRIMMED, TRIMMED_PAYLOAD, TOGETHER, OVERFLOW),
     *(f"records {fate}" for fate in FATES),
     *PAIRS,
 )

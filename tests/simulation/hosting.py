@@ -41,13 +41,16 @@ class Hosting:
         self._written_max, self._shares_max = bounds.written, bounds.held
         self.first_table: RoutingTable = first_table(self.plan)
         self._shufflers = [Shuffler(self.plan.query, n) for n in range(len(self.plan.query.sources))]
-        self._reads = ReadLimits(scenario.turn_records, scenario.unit_records, 4096, bounds.turn, bounds.record)
+        self._reads = ReadLimits(
+            scenario.turn_records, scenario.unit_records, 4096, bounds.turn, bounds.record, small_blocks=1
+        )
         self._limits = JoinerLimits(
             BatchMax(scenario.matches_max, bounds.batch),
             HeldMax(scenario.pending_rows_max, bounds.held),
             scenario.blob_rows._replace(bytes_most=bounds.blob),
             segment_rows_min=scenario.blob_rows.least,
             record_bytes=bounds.record,
+            payload_bytes_max=scenario.payload_bytes_max,
         )
 
     @property

@@ -38,6 +38,7 @@ ANSWERS = {
     Publication.SUPERSEDED: "a manifest is refused",
     Publication.UNAVAILABLE: SKIPPED,
 }
+FETCHED = "a unit fetches payload"
 
 
 class Observer:
@@ -74,6 +75,8 @@ class Observer:
                 self._taking = MOVED_BY_MANIFEST
             case LoadManifests() if self._restarted:
                 found.append(RESTORED if answer else FROM_NOTHING)
+            case Read(address) if address.topic is Topic.SHUFFLED and self._owner.tier == "joiner":
+                found += [FETCHED] if answer.records else []
             case Read(address, offset, _) if address.topic is Topic.UNIT:
                 found += self._reading(address, offset, bool(answer.records), answer.next_offset)
         if self._taking and not isinstance(following, GetBlob | ReadProgress | Rest) and not self._elsewhere(following):

@@ -211,8 +211,10 @@ class Process:
         return fetched
 
     def _is_input(self, address: Address) -> bool:
-        """Not the partition of a sibling, from which a unit takes over what was moved to it: more of that is no
-        reason to wake up. A unit's own is the first that it reads."""
+        """Not the partition of a sibling, from which a unit takes over what was moved to it, nor shuffled, from which
+        it fetches payload: more of that is no reason to wake up. A unit's own is the first that it reads."""
+        if address.topic is Topic.SHUFFLED:
+            return self.producer.tier == "dispatcher"
         known = [mine for mine in self._passed if mine.topic is address.topic]
         return address.topic is not Topic.UNIT or not known or known == [address]
 

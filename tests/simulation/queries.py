@@ -60,7 +60,7 @@ def random_query(rng: random.Random) -> Query:
 def wide_query(rng: random.Random) -> Query:
     """Any types, any expressions: what the oracles' own generator makes, with sources that arrive as ours do."""
     strategy = rng.choice((None, "biclique", "random", "matrix"))
-    hints = PlanHints(strategy, units=rng.choice((1, 2)), partitions=2)
+    hints = PlanHints(strategy, units=rng.choice((1, 2)), transport="tuples", partitions=2)
     query = generate.random_query(rng, generate.Shape(relations=(2, 3), event_time_column=True), hints)
     return replace(query, sources=tuple(_arriving(rng, source) for source in query.sources))
 
@@ -97,7 +97,9 @@ def narrow_query(rng: random.Random) -> Query:
         if strategy in ("random", "matrix")
         else tuple((name, rng.choice((1, 2))) for name in names if rng.random() < 0.7)
     )
-    hints = PlanHints(strategy, subgroups, units=rng.choice((1, 2, 2)), partitions=rng.choice((2, 2, 3)))
+    hints = PlanHints(
+        strategy, subgroups, units=rng.choice((1, 2, 2)), transport="tuples", partitions=rng.choice((2, 2, 3))
+    )
     return Query(
         name="simulated",
         sources=sources,

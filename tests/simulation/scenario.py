@@ -17,6 +17,7 @@ from biclique.query.expression import Scalar
 from biclique.query.model import Query, Window
 from biclique.routing.protocol import Strategy
 from biclique.routing.table import Subgroup
+from biclique.tiers.payloads import CACHE_BYTES_MAX
 from biclique.tiers.progress import SourcePartition
 from biclique.tiers.state import BlobRows
 from tests.simulation.queries import random_query, random_value
@@ -48,6 +49,7 @@ class Scenario:
     matches_max: int
     pending_rows_max: int
     blob_rows: BlobRows
+    payload_bytes_max: int = 0
 
     def dispatcher_of(self, key: SourcePartition) -> int:
         return self.partitions.index(key) % self.plan.dispatchers
@@ -100,6 +102,12 @@ def scenario_of(rng: random.Random, make_query: Callable[[random.Random], Query]
     )
 
 
+def varied(scenario: Scenario, seed: int) -> Scenario:
+    """Each variation by a generator of its own, so that the runs which it leaves as they are stay as they were."""
+    scenario = with_count_windows(scenario, random.Random(f"{seed}/count-window"))
+    return with_transport(scenario, random.Random(f"{seed}/transport"))
+
+
 def with_count_windows(scenario: Scenario, rng: random.Random) -> Scenario:
     """Some of the runs that join two relations: windows of so many tuples in place of their own. Drawn apart from
     everything else, so that all other runs are what they are without it."""
@@ -123,6 +131,19 @@ def with_count_windows(scenario: Scenario, rng: random.Random) -> Scenario:
             for subgroup, side in subgroups
             if side.count_window is not None and not query.filters[side.relations[0]]
         ),
+    )
+
+
+def with_transport(scenario: Scenario, rng: random.Random) -> Scenario:
+    """A quarter of the runs may leave payload behind, always or as it is measured."""
+    if rng.random() >= 0.25:
+        return scenario
+    query = scenario.plan.query
+    hints = replace(query.hints, transport=rng.choice(("semijoin", "semijoin", "auto")))
+    return replace(
+        scenario,
+        plan=make_plan(replace(query, hints=hints)),
+        payload_bytes_max=rng.choice((0, 0, 300, CACHE_BYTES_MAX)),
     )
 
 

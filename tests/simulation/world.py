@@ -19,18 +19,17 @@ from dataclasses import dataclass, replace
 from biclique.hosts.perform import start_unit
 from biclique.kernels.groups import SumOverflow
 from biclique.routing.table import RoutingTable, UnitId
-from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import End, Orders
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.messages import Address, Producer, Signal, Topic, unit_address
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePartition
-from biclique.tiers.trimming import keep_signals_from
 from tests.model.auditor import audit, overflow_violations
 from tests.model.bounds import Use
 from tests.model.evidence import Evidence, SourceRecord, Violation
 from tests.simulation.byte_bounds import byte_bounds_of
 from tests.simulation.carrying import carrying_of
 from tests.simulation.coverage import A_START, ABORTED, FAULTS, OVERFLOW, TOGETHER, TRIMMED, crash_at, fates
+from tests.simulation.dispatcher_logs import trim_for_dispatchers
 from tests.simulation.fake_log import FakeLog
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.focus import focus_of
@@ -39,7 +38,7 @@ from tests.simulation.hosting import Hosting, Tier
 from tests.simulation.operator import Kind, Operator
 from tests.simulation.points import Fault
 from tests.simulation.process import Process
-from tests.simulation.scenario import Scenario, scenario_of, with_count_windows
+from tests.simulation.scenario import Scenario, scenario_of, varied
 from tests.simulation.sealing import unsealed
 from tests.simulation.short_memory import ShortMemory
 from tests.simulation.shuffler_tasks import ShufflerTasks
@@ -75,8 +74,7 @@ class World:
         self.store_goes = goes if goes.random() < 0.3 else None
         self.happened: Counter[str] = Counter()
         self.held: Counter[UnitId] = Counter()  # the most rows that waited in each unit
-        apart = random.Random(f"{seed}/count-window")
-        self.scenario: Scenario = with_count_windows(scenario_of(self.rng, self.focus.query), apart)
+        self.scenario: Scenario = varied(scenario_of(self.rng, self.focus.query), seed)
         self.future = Future(seed)
         self.scenario = self.future.bounded(replace(self.scenario, **self.focus.settings(self.rng)))
         self.plan = self.scenario.plan
@@ -351,10 +349,7 @@ class World:
                 for process in self.strikes.trimmed(owners):
                     self._crash(process)
                 self._strike_receivers(units)
-        known = [self.log.progress.get(dispatcher_producer(n)) for n in range(self.plan.dispatchers)]
-        heard = [p for p in known if isinstance(p, DispatcherProgress)]
-        if len(heard) == len(known):  # the operator reads signals, too
-            self.log.trim(Address(Topic.SIGNALS, 0), min(keep_signals_from(heard), self._heard_to))
+        self.happened += trim_for_dispatchers(self.tiers, self.log, self.tables, progress, self._heard_to)
 
     def _strike_receivers(self, sources: list[UnitId]) -> None:
         """Those who own what was moved from the units of a partition that has just been trimmed."""

@@ -13,7 +13,7 @@ from biclique.query.one_machine import FOR_A_CLUSTER, without_use
 SMALLEST = (Path(__file__).parent / "positive" / "full-history.yaml").read_text(encoding="utf-8")
 
 SETTINGS = {
-    "spec.plan.transport": "plan: {transport: keys}",
+    "spec.plan.transport": "plan: {transport: semijoin}",
     "spec.joiners.minReplicas": "joiners: {minReplicas: 1}",
     "spec.joiners.maxReplicas": "joiners: {maxReplicas: 4}",
     "spec.joiners.cpu": "joiners: {cpu: 2}",

@@ -12,7 +12,7 @@ from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
 from biclique.query.compile import compile_manifest
 from biclique.query.model import Query
-from biclique.tiers.messages import DeadRecord, Heartbeat, Mark, Signal, SourceBlock
+from biclique.tiers.messages import DeadRecord, Heartbeat, Mark, Record, Signal, SourceBlock
 from biclique.tiers.messages import Producer as Sender
 
 SOURCE = """
@@ -86,6 +86,11 @@ def source_block(
         tuple(Vector(column.astype(np.int32)) for _ in range(fields)),
         tuple(DeadRecord(o, b"?", f"row {o}", "unreadable") for o in dead),
     )
+
+
+def numbered(records: Sequence[Record]) -> list[tuple[int, Record]]:
+    """As read from a log."""
+    return list(enumerate(records))
 
 
 def beat(position: int, caught_up_ms: int, attempt: int = 0, source: int = 0) -> Heartbeat:

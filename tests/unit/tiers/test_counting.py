@@ -25,7 +25,7 @@ from biclique.tiers.ranking import ranked, take_totals
 from biclique.tiers.ranking import totals_of as totals_of_plan
 from biclique.tiers.stamping import Stamping
 from biclique.tiers.trimming import keep_from
-from tests.unit.tiers.building import query, rows, signal, source_block
+from tests.unit.tiers.building import numbered, query, rows, signal, source_block
 
 
 def counted_plan(sql: str, *tuples: int | None, sources: str = "rs") -> Plan:
@@ -43,7 +43,7 @@ class Desk:
 
     def sent(self, *records: Record) -> list[Record]:
         offset = self.dispatcher.progress.offset + len(records)
-        turn = self.dispatcher.turn(records, offset, first_table(self.plan), self.now, flush=True)
+        turn = self.dispatcher.turn(numbered(records), offset, first_table(self.plan), self.now, flush=True)
         assert turn is not None
         self.dispatcher.committed(turn, self.now)
         self.now += 10

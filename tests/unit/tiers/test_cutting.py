@@ -71,7 +71,7 @@ def sent(count: int, name_bytes: int) -> tuple[list[Block], Wire]:
     columns = (Vector(np.arange(count, dtype=np.int32)), Vector(np.arange(count)), texts(*[name_bytes] * count))
     given = replace(given, columns=columns, marks=np.full(count, Mark.GOOD.value, np.int8))
     dispatcher = Dispatcher(made, 0, [SourcePartition(0, 0)], DispatcherProgress())
-    turn = dispatcher.turn([given], 1, first_table(made), 1000)
+    turn = dispatcher.turn([(0, given)], 1, first_table(made), 1000)
     assert turn is not None
     return [record for _, record in turn.sends if isinstance(record, Block)], Wire(made)
 
@@ -102,12 +102,12 @@ def test_a_turn_takes_what_fits_and_one_record_at_least() -> None:
     size = records[0].nbytes
     intake = Intake(40)
     intake.take(Fetched(((40, records[0]), (43, records[1]), (44, beat(9, 5)), (50, records[2])), 52, 0, 60))
-    assert intake.first(2 * size) == (records[:2], 44)
+    assert intake.first(2 * size) == ([(40, records[0]), (43, records[1])], 44)
     intake.handled(2)
     assert not intake.empty
-    assert intake.first(0) == ([beat(9, 5)], 50)
+    assert intake.first(0) == ([(44, beat(9, 5))], 50)
     intake.handled(1)
-    assert intake.first(1 << 20) == ([records[2]], 52)
+    assert intake.first(1 << 20) == ([(50, records[2])], 52)
     intake.handled(1)
     assert intake.empty
     assert intake.first(1 << 20) == ([], 52)

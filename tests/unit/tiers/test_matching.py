@@ -15,6 +15,7 @@ from biclique.tiers.emission import ResultEmission
 from biclique.tiers.found import Found, Least, pair_size
 from biclique.tiers.matching import Batch, BatchMax, Probing, batches
 from biclique.tiers.messages import Results
+from biclique.tiers.payloads import Payloads
 from biclique.tiers.progress import Cursor
 from biclique.tiers.state import Adoption, SideState
 from tests.unit.tiers.building import plan, rows
@@ -169,7 +170,7 @@ def test_a_batch_is_bounded_by_what_is_written_too(sql: str, most: int) -> None:
     stage = made.stages[0]
     of = case(sql, 1)
     state, probes = of.probings[0].state, of.probes
-    emission = ResultEmission(made, 1 << 28)
+    emission = ResultEmission(made, 1 << 28, Payloads(made, made.stages[0]))
     size = pair_size(emission.expressions, stage, 0)
     cut = Case(probes, {0: Probing(stage, state, size)}, of.fresh)
     (whole,) = cut.run(BatchMax())

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -21,6 +22,7 @@ from biclique.hosts.spark import SparkFailed
 from biclique.hosts.summary import as_text
 from biclique.plan.given import given_statistics
 from biclique.plan.make import make_plan
+from biclique.plan.model import Transport
 
 
 class Stopping:
@@ -51,6 +53,8 @@ def run_manifest(
     statistics: Sequence[str],
 ) -> int:
     query = load(manifest)
+    # Here nothing travels, and shuffled is no longer than what has not been handled: no payload could wait in it.
+    query = replace(query, hints=replace(query.hints, transport=Transport.TUPLES.value))
     plan = make_plan(query, given_statistics(query, statistics))
     stopping = Stopping()
     display = Display(query, sys.stderr)

@@ -3,12 +3,13 @@ will.
 
 Columns: stamp uint64, one int64 per id part, newest and oldest int64 (oldest left out where it is the same), one int64
 for each of the ordinals (where a window counts tuples), then the columns by position. A column's Arrow type follows
-from its SQL type, so a reader needs nothing but the types it expects.
+from its SQL type, so a reader needs nothing but the types it expects. A column that is blank in all rows may be left
+out (payload that did not travel, core/payload_places.py): its reader makes it anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +65,16 @@ def from_arrow(array: pa.Array, kind: Type) -> Vector:
     return Vector(array.to_numpy(zero_copy_only=kind.kind is not Kind.BOOLEAN), valid)
 
 
-def encode_rows(rows: Rows, types: Sequence[Type]) -> bytes:
+def blank(kind: Type, count: int) -> Vector:
+    """What stands in place of values that are somewhere else: as a null has it below its mask, without the mask."""
+    if kind.kind is Kind.STRING:
+        offsets = pa.py_buffer(np.zeros(count + 1, np.int32))
+        return Vector(pa.StringArray.from_buffers(count, offsets, pa.py_buffer(b"")))
+    return Vector(np.zeros(count, storage_type(kind).to_pandas_dtype()))
+
+
+def encode_rows(rows: Rows, types: Sequence[Type], left_out: Collection[int] = ()) -> bytes:
+    """`left_out`: positions of columns that are blank."""
     arrays = [pa.array(rows.stamps), *map(pa.array, rows.ids), pa.array(rows.newest)]
     names = ["stamp", *(f"id{i}" for i in range(len(rows.ids))), "newest"]
     if rows.oldest is not rows.newest:
@@ -74,6 +84,8 @@ def encode_rows(rows: Rows, types: Sequence[Type]) -> bytes:
         arrays.append(pa.array(ordinals))
         names.append(f"ordinal{i}")
     for i, (column, kind) in enumerate(zip(rows.columns, types, strict=True)):
+        if i in left_out:
+            continue
         arrays.append(to_arrow(column, kind))
         names.append(f"column{i}")
     schema = pa.schema([(name, a.type) for name, a in zip(names, arrays, strict=True)], metadata={b"format": FORMAT})
@@ -110,6 +122,9 @@ def decode_rows(data: bytes, types: Sequence[Type], id_parts: int) -> Rows:
         tuple(named[f"id{i}"].to_numpy() for i in range(id_parts)),
         newest,
         named["oldest"].to_numpy() if "oldest" in named else newest,
-        tuple(from_arrow(named[f"column{i}"], kind) for i, kind in enumerate(types)),
+        tuple(
+            from_arrow(named[f"column{i}"], kind) if f"column{i}" in named else blank(kind, len(newest))
+            for i, kind in enumerate(types)
+        ),
         tuple(named[name].to_numpy() for name in batch.schema.names if name.startswith("ordinal")),
     )

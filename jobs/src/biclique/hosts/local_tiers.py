@@ -76,6 +76,7 @@ class LocalTiers:
         clock: EngineClock,
         hold: bool,
     ) -> None:
+        assert not plan.may_leave_payload, "shuffled is trimmed by what is handled, whatever rows refer to"
         self._hold, self._finishing = hold, False
         self.plan, self._store, self._clock = plan, store, clock
         self.log = MemoryLog(attempt)

@@ -26,6 +26,8 @@ class SideText(TypedDict):
     keys: list[str]
     residual: list[str]
     cost: str
+    transport: str
+    transport_why: list[str]
     routed_by: list[str]
     rate_per_s: float
     rows: float
@@ -142,8 +144,8 @@ def _stage(plan: Plan, stage: Stage, numbers: StageEstimate) -> StageText:
         "stage": stage.number,
         "strategy": stage.strategy.value,
         "why": [r.text for r in plan.reasons if r.stage == stage.number and r.topic is Topic.ROUTING],
-        "left": _side(plan.query, stage, LEFT, numbers),
-        "right": _side(plan.query, stage, RIGHT, numbers),
+        "left": _side(plan, stage, LEFT, numbers),
+        "right": _side(plan, stage, RIGHT, numbers),
         "memory_bytes": numbers.memory_bytes,
         "unit_bytes": numbers.unit_bytes,
         "unit_budget_bytes": plan.query.hints.memory_bytes,
@@ -157,8 +159,15 @@ def _stage(plan: Plan, stage: Stage, numbers: StageEstimate) -> StageText:
     }
 
 
-def _side(query: Query, stage: Stage, place: int, estimates: StageEstimate) -> SideText:
-    side, numbers = stage.sides[place], estimates.sides[place]
+def _transport_why(plan: Plan, stage: Stage, side: Side) -> list[str]:
+    """Of one relation; empty for partial results, and where there was nothing to choose."""
+    name = plan.query.relations[side.relations[0]].name
+    said = (r.text for r in plan.reasons if r.stage == stage.number and r.topic is Topic.TRANSPORT)
+    return [text.removeprefix(f"{name}: ") for text in said if text.startswith(f"{name}: ")]
+
+
+def _side(plan: Plan, stage: Stage, place: int, estimates: StageEstimate) -> SideText:
+    query, side, numbers = plan.query, stage.sides[place], estimates.sides[place]
     return {
         "relations": names_of(side, query),
         "columns": [text(column, query) for column in side.columns],
@@ -170,6 +179,8 @@ def _side(query: Query, stage: Stage, place: int, estimates: StageEstimate) -> S
         "keys": keys_of(side.access, query),
         "residual": [text(conjunct, query) for conjunct in side.access.residual],
         "cost": cost_of(side.access, numbers, estimates.sides[1 - place]),
+        "transport": side.transport.value,
+        "transport_why": _transport_why(plan, stage, side),
         "routed_by": [text(expression, query) for expression in side.route],
         "rate_per_s": numbers.rate,
         "rows": numbers.rows,

@@ -86,6 +86,8 @@ def _stage(stage: StageText) -> Iterator[str]:
         yield from _field("by content", [", ".join(f"{one} | {other}" for one, other in pairs)])
     for side in (left, right):
         yield from _field(_names(side), [_movement(side, stage["strategy"])], LABEL)
+        for why in side["transport_why"]:
+            yield from _field("", [f"travels {why}"], LABEL)
     yield from _field("memory", _memory(stage))
     yield from _field("traffic", [f"{size(stage['traffic_bytes_per_s'])}/s into all units"])
     for other in stage["alternatives"]:

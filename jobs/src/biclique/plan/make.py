@@ -22,6 +22,7 @@ from biclique.plan.rules.subgroups import subgroups
 from biclique.plan.rules.tiers import tiers
 from biclique.plan.rules.windows import windows
 from biclique.plan.statistics import Statistics, default_statistics
+from biclique.plan.transport import with_transport
 from biclique.query.model import Query
 
 RULES = (
@@ -46,7 +47,7 @@ def make_plan(query: Query, statistics: Statistics | None = None) -> Plan:
     draft = Draft(query, statistics or default_statistics(query), query.predicates)
     for rule in RULES:
         draft = rule(draft)
-    return Plan(
+    plan = Plan(
         query,
         draft.order,
         tuple(_stage(stage) for stage in draft.stages),
@@ -54,6 +55,7 @@ def make_plan(query: Query, statistics: Statistics | None = None) -> Plan:
         draft.mergers,
         draft.reasons,
     )
+    return with_transport(plan, draft.statistics)
 
 
 def _stage(draft: StageDraft) -> Stage:

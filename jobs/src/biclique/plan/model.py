@@ -13,9 +13,12 @@ from enum import Enum
 from biclique.index.protocol import IndexKind
 from biclique.query.expression import Column, Expression
 from biclique.query.model import Query
+from biclique.query.types import BIGINT, INT, Type
 from biclique.routing.protocol import Strategy
 
 LEFT, RIGHT = 0, 1
+PLACE, PAYLOAD_BYTES = -2, -1  # positions in the columns of rows that may have left their payload behind
+BESIDE_KEYS = (BIGINT, INT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,14 @@ class CountWindow:
     place: int
 
 
+class Transport(Enum):
+    """How the tuples of a relation travel to units."""
+
+    TUPLES = "tuples"  # whole
+    SEMIJOIN = "semijoin"  # keys first, the payload is fetched on a match
+    MEASURED = "measured"  # either, block by block, by what has been measured
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One side of a stage. `relations`: whose tuples (or parts) it holds, in `Rows.ids` order. `columns`: in
@@ -68,6 +79,10 @@ class Side:
     `route`: the expressions whose hashed values pick the subgroup (equal for every pair that can match); empty: chance.
 
     `window_us` and `count_window`: how long a tuple is kept; neither: full history.
+
+    `payload`: positions in `columns` of what may stay behind until there is a match; empty where whole tuples travel.
+    Rows then have two columns more, at the end: their place (core/payload_places.py) and the bytes of the texts that
+    stayed behind. A column that did so is blank.
     """
 
     relations: tuple[int, ...]
@@ -78,6 +93,14 @@ class Side:
     subgroups: int
     units: int  # of each subgroup at the start
     count_window: CountWindow | None = None
+    transport: Transport = Transport.TUPLES
+    payload: tuple[int, ...] = ()
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        """Of `Rows.columns`."""
+        own = tuple(column.type for column in self.columns)
+        return (*own, *BESIDE_KEYS) if self.payload else own
 
     @property
     def windowed(self) -> bool:
@@ -96,6 +119,7 @@ class Topic(Enum):
     INDEX = "index"
     ROUTING = "routing"
     TIERS = "tiers"
+    TRANSPORT = "transport"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +141,11 @@ class Plan:
     dispatchers: int
     mergers: int  # 0 where results go straight to the output; else the number of merger units
     reasons: tuple[Reason, ...] = ()
+
+    @property
+    def may_leave_payload(self) -> bool:
+        """Whether shuffled is read by units, too."""
+        return any(side.payload for stage in self.stages for side in stage.sides)
 
     def entry(self, relation: int) -> tuple[int, int]:
         position = self.order.index(relation)

@@ -32,6 +32,7 @@ from biclique.tiers.messages import Block, DeadRecord, Heartbeat, Partials, Prod
 from biclique.tiers.shares_codec import decode_shares, encode_shares
 
 FORMAT = b"1"
+KEYS = "keys"  # of a block whose payload stayed behind
 
 
 class UnknownMessage(Exception):
@@ -49,8 +50,7 @@ class Wire:
     def __init__(self, plan: Plan) -> None:
         query = plan.query
         self._sides = [
-            [(tuple(column.type for column in side.columns), len(side.relations)) for side in stage.sides]
-            for stage in plan.stages
+            [(side.types, len(side.relations), side.payload) for side in stage.sides] for stage in plan.stages
         ]
         self._fields = [
             tuple(source.fields[position].type for position in used_fields(query, number))
@@ -68,9 +68,12 @@ class Wire:
     def _encoded(self, record: Record) -> Message:
         match record:
             case Block():
-                types, _ = self._sides[record.stage][record.side]
+                types, _, payload = self._sides[record.stage][record.side]
                 at = {"stage": record.stage, "side": record.side, "role": record.role.value, "epoch": record.epoch}
-                return _message("block", encode_rows(record.rows, types), sender=_sender(record.sender), **at)
+                rows = encode_rows(record.rows, types, () if record.whole else payload)
+                if not record.whole:
+                    at["transport"] = KEYS
+                return _message("block", rows, sender=_sender(record.sender), **at)
             case Signal():
                 return _message("signal", _json(_signal_values(record)))
             case SourceBlock():
@@ -93,9 +96,11 @@ class Wire:
         match headers.get("kind"):
             case b"block":
                 stage, side = int(headers["stage"]), int(headers["side"])
-                rows = decode_rows(message.value, *self._sides[stage][side])
+                types, id_parts, _ = self._sides[stage][side]
+                rows = decode_rows(message.value, types, id_parts)
                 role, epoch = Role(headers["role"].decode()), int(headers["epoch"])
-                return Block(stage, side, role, _sender_of(headers["sender"]), epoch, rows, trace)
+                sender, whole = _sender_of(headers["sender"]), headers.get("transport") != KEYS.encode()
+                return Block(stage, side, role, sender, epoch, rows, trace, whole)
             case b"signal":
                 return _signal_of(json.loads(message.value))
             case b"source block":

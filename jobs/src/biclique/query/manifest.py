@@ -168,8 +168,9 @@ class PlanSpec(Block):
     chance alone (random), or copies along rows and columns (matrix). Absent: the planner chooses."""
     subgroups: dict[StrictStr, Count] = Field(default_factory=dict)
     """For each relation, how many subgroups its side has; a source's name stands for all relations made of it."""
-    transport: Literal["auto", "tuples", "keys"] = "auto"
-    """Whether whole tuples travel to the units, or keys first and the rest on a match."""
+    transport: Literal["auto", "tuples", "semijoin"] = "auto"
+    """Whether whole tuples travel to the units, or keys first and the rest on a match (semijoin); auto chooses for each
+    relation by what costs fewer bytes."""
 
 
 class Toleration(Block):

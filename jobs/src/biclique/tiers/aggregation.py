@@ -22,10 +22,11 @@ from biclique.query.expression import Expression
 from biclique.query.model import Aggregate, GroupKey, Query
 from biclique.query.types import TIMESTAMP, Type
 from biclique.tiers.cutting import RECORD_BYTES_MAX, cut_partials
-from biclique.tiers.emission import PairPrograms, Pairs
+from biclique.tiers.emission import PairPrograms
 from biclique.tiers.found import Found
 from biclique.tiers.matching import Probing
 from biclique.tiers.messages import Address, Partials, Producer, Record, Topic
+from biclique.tiers.payloads import Payloads
 from biclique.tiers.state import positions_of
 
 
@@ -53,9 +54,11 @@ def key_types(query: Query) -> tuple[Type, ...]:
 class PartialEmission:
     """Of one unit of the last stage."""
 
-    def __init__(self, plan: Plan, producer: Producer, record_bytes: int = RECORD_BYTES_MAX) -> None:
+    def __init__(
+        self, plan: Plan, producer: Producer, payloads: Payloads, record_bytes: int = RECORD_BYTES_MAX
+    ) -> None:
         self._query, self._producer, self._mergers = plan.query, producer, plan.mergers
-        self._record_bytes = record_bytes
+        self._payloads, self._record_bytes = payloads, record_bytes
         stage = plan.stages[-1]
         self._values = tuple(i.value for i in plan.query.items if isinstance(i.value, Aggregate | GroupKey))
         keys = key_expressions(plan.query)
@@ -81,7 +84,7 @@ class PartialEmission:
         times: list[NDArray[np.int64]] = []
         for side, chunks in found.items():
             for chunk in chunks:
-                pairs = Pairs(probes[side], chunk, self._programs[side].probing_columns)
+                pairs = self._programs[side].pairs(probes[side], chunk, self._payloads)
                 made = self._programs[side].run(pairs)
                 self.failures += sum(failures(column) for column in made)
                 columns.append([Vector(column.values, column.valid) for column in made])

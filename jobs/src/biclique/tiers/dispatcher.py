@@ -9,18 +9,22 @@ blocks, the signal and the new progress. The order of things in a turn matters:
   that an accepted tuple could still match;
 * the epoch is above the own last one and at least the greatest seen, so that it orders although clocks jump;
 * a routing version is applied with the turn's first epoch, above the switch-over point of the version before.
+
+Where payload may stay behind (plan/transport.py), a tuple gets its place in shuffled with its stamp, and its blocks say
+whether they bring the payload along. It decides no result, so it needs to be in no progress.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from biclique.core.payload_places import PayloadPlaces, places_of
 from biclique.core.ranks import EpochTotals
-from biclique.core.rows import Mask, Rows, Vector
+from biclique.core.rows import Mask, Rows, Vector, concat_rows
 from biclique.core.stamps import epoch_of, tuple_ids
 from biclique.plan.model import Plan
 from biclique.query.model import OnBadRecord
@@ -44,9 +48,11 @@ from biclique.tiers.messages import (
 )
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
 from biclique.tiers.stamping import Stamping
+from biclique.tiers.transports import Transports
 
 ANSWER_MS = 50  # a dispatcher without tuples answers those that carried some, at most this often
 HEARTBEAT_MS = 1000  # and signals this often when nobody carried any
+TOGETHER_ROWS_MAX = 32_768  # of small blocks of a source that are sent as one
 
 ACCEPTED, FILTERED, LATE, DEAD, DROPPED = "accepted", "filtered", "late", "dead", "dropped"
 FAILED_FILTER = "failed filter"  # how many of the filtered are so because WHERE failed on them
@@ -75,7 +81,7 @@ class _Draft:
     last: dict[SourcePartition, int]
     greatest: dict[SourcePartition, int]
     fates: dict[str, list[int]]
-    rows: list[tuple[Entry, Rows]] = field(default_factory=list)
+    rows: list[tuple[Entry, Rows, bool]] = field(default_factory=list)  # of an entry; whether whole
     aside: list[tuple[Address, Record]] = field(default_factory=list)
 
 
@@ -96,6 +102,7 @@ class Dispatcher:
         self._producer = dispatcher_producer(number)
         self.progress = progress
         self._entries = tuple(entries_of_source(plan, source) for source in range(len(plan.query.sources)))
+        self._transports = Transports(plan)
         self._heard: dict[Producer, Signal] = {}
         self._heard_at: dict[Producer, int] = {}  # the offset of each one's last
         self._hear_from = progress.hear_from
@@ -116,10 +123,15 @@ class Dispatcher:
             self._hear_from = min(self._heard_at.values(), default=heard_to)
 
     def turn(
-        self, records: Sequence[Record], next_offset: int, table: RoutingTable, wall_ms: int, flush: bool = False
+        self,
+        records: Sequence[tuple[int, Record]],
+        next_offset: int,
+        table: RoutingTable,
+        wall_ms: int,
+        flush: bool = False,
     ) -> Turn | None:
         """The next transaction, or None if there is nothing to say yet. The caller commits it, then calls
-        `committed`."""
+        `committed`. `records`: of shuffled, with their offsets."""
         progress = self.progress
         assert table.version >= progress.version, "an older routing table must be refused"
         if not (records or flush or table.version > progress.version or self._signal_is_due(wall_ms)):
@@ -136,12 +148,12 @@ class Dispatcher:
             dict(progress.greatest),
             {fate: list(progress.fates.get(fate, (0,) * len(self._entries))) for fate in FATES},
         )
-        for record in records:
+        for offset, record in records:
             if isinstance(record, Heartbeat):
                 self._take_heartbeat(record, draft)
             else:
                 assert isinstance(record, SourceBlock)
-                self._take_block(record, draft)
+                self._take_block(offset, record, draft)
         watermark = max(progress.watermark, self._watermark(draft))
         signal = Signal(
             self._producer,
@@ -178,7 +190,7 @@ class Dispatcher:
             return True
         return wall_ms - self._signalled_ms >= (ANSWER_MS if self._owes_answer else HEARTBEAT_MS)
 
-    def _take_block(self, block: SourceBlock, draft: _Draft) -> None:
+    def _take_block(self, offset: int, block: SourceBlock, draft: _Draft) -> None:
         key = SourcePartition(block.source, block.partition)
         last = draft.last.get(key, -1)
         if block.predecessor > last or not len(block.offsets) or block.offsets[-1] <= last:
@@ -203,23 +215,31 @@ class Dispatcher:
         if accepted.any():
             rows = None if accepted.all() else np.flatnonzero(accepted[marks == Mark.GOOD.value])
             columns = block.columns if rows is None else tuple(column.take(rows) for column in block.columns)
-            self._stamp(block.source, block.partition, block.offsets[accepted], times[accepted], columns, draft)
+            places = places_of(self._number, offset, np.arange(np.count_nonzero(accepted)) if rows is None else rows)
+            self._stamp(block, block.offsets[accepted], times[accepted], columns, places, draft)
 
     def _stamp(
         self,
-        source: int,
-        partition: int,
+        block: SourceBlock,
         offsets: NDArray[np.int64],
         times: NDArray[np.int64],
         columns: tuple[Vector, ...],
+        places: PayloadPlaces,
         draft: _Draft,
     ) -> None:
+        source, partition = block.source, block.partition
         entries = {entry.relation: entry for entry in self._entries[source]}
         passed = {relation: entry.kept(columns, len(offsets)) for relation, entry in entries.items()}
         kept = {relation: chosen for relation, (chosen, _) in passed.items()}
         every = np.arange(len(offsets))
         records = {relation: every if chosen is None else chosen for relation, chosen in kept.items()}
-        entered = {relation: entry.columns(columns, kept[relation]) for relation, entry in entries.items()}
+        whole = {relation: self._transports.whole(relation) for relation in entries}
+        entered = {
+            relation: entry.located(columns, kept[relation], places, whole[relation])
+            if entry.payload
+            else entry.columns(columns, kept[relation])
+            for relation, entry in entries.items()
+        }
         draft.fates[FAILED_EXPRESSION][source] += sum(failed for _, failed in passed.values()) + sum(
             entry.failed_keys(entered[relation], len(records[relation])) for relation, entry in entries.items()
         )
@@ -227,7 +247,8 @@ class Dispatcher:
             chosen = slice(start, stop) if kept[relation] is None else records[relation][start:stop]
             ids, newest = tuple_ids(relation, partition, offsets[chosen]), times[chosen]
             part = tuple(column.slice(start, stop) for column in entered[relation])
-            draft.rows.append((entries[relation], Rows(stamps, (ids,), newest, newest, part, ordinals)))
+            rows = Rows(stamps, (ids,), newest, newest, part, ordinals)
+            draft.rows.append((entries[relation], rows, whole[relation]))
 
     def _set_late_aside(self, block: SourceBlock, late: Mask, draft: _Draft) -> None:
         if not late.any():
@@ -276,13 +297,33 @@ class Dispatcher:
 
     def _routed(self, draft: _Draft, table: RoutingTable) -> list[tuple[Address, Record]]:
         sends: list[tuple[Address, Record]] = []
-        for entry, rows in draft.rows:
+        for entry, rows, whole in _together(draft.rows):
             epoch = epoch_of(int(rows.stamps[0]))
             for share in entry.routing.shares(rows, table):
                 part = rows if share.rows is None else rows.take(share.rows)
-                block = Block(entry.routing.stage, entry.routing.side, share.role, self._producer, epoch, part)
+                block = Block(
+                    entry.routing.stage, entry.routing.side, share.role, self._producer, epoch, part, whole=whole
+                )
                 sends += ((unit_address(share.unit), piece) for piece in cut_block(block, self._record_bytes))
         return sends
+
+
+def _together(parts: Sequence[tuple[Entry, Rows, bool]]) -> Iterator[tuple[Entry, Rows, bool]]:
+    """Blocks of a source whose payload units may fetch are small; what is sent of them to the units need not be."""
+    gathered: dict[int, list[Rows]] = {}
+    found = {entry.relation: (entry, whole) for entry, _, whole in parts}  # a turn sends a relation in one way
+    for entry, rows, whole in parts:
+        if not entry.payload:
+            yield entry, rows, whole
+            continue
+        before = gathered.setdefault(entry.relation, [])
+        if before and sum(map(len, before)) + len(rows) > TOGETHER_ROWS_MAX:
+            yield entry, concat_rows(before), whole
+            before.clear()
+        before.append(rows)
+    for relation, left in gathered.items():
+        entry, whole = found[relation]
+        yield entry, concat_rows(left), whole
 
 
 def _signals(table: RoutingTable, signal: Signal) -> list[tuple[Address, Record]]:

@@ -15,7 +15,7 @@ from biclique.core.rows import Rows, Vector, concat_rows, concat_vectors
 from biclique.core.stamps import epoch_of
 from biclique.kernels.evaluate import compile_expression, failures
 from biclique.kernels.hashing import result_ids
-from biclique.plan.model import LEFT, Plan, Stage
+from biclique.plan.model import LEFT, PLACE, Plan, Stage
 from biclique.query.expression import Column, Expression
 from biclique.query.model import Aggregate, GroupKey
 from biclique.routing.table import RoutingTable
@@ -25,13 +25,16 @@ from biclique.tiers.failing_keys import FailingKeys
 from biclique.tiers.found import Found
 from biclique.tiers.matching import pair_positions
 from biclique.tiers.messages import Address, Block, Producer, Record, Results, unit_address
+from biclique.tiers.payloads import Payloads
 
 
 class Pairs:
-    """One chunk of matches with everything that is asked of it gathered at most once."""
+    """One chunk of matches with everything that is asked of it gathered at most once. `payloads`: of the batch that it
+    is of."""
 
-    def __init__(self, probes: Rows, found: Found, probing_columns: int) -> None:
+    def __init__(self, probes: Rows, found: Found, probing_columns: int, stored_side: int, payloads: Payloads) -> None:
         self._probes, self._found, self._split = probes, found, probing_columns
+        self._stored_side, self._payloads = stored_side, payloads
         self.count = len(found.probe)
         self._stored: Rows | None = None
 
@@ -45,10 +48,22 @@ class Pairs:
         columns: list[Vector | None] = [None] * width
         for place in places:
             if place < self._split:
-                columns[place] = self._probes.columns[place].take(self._found.probe)
+                columns[place] = self._probing_column(place)
             else:
-                columns[place] = self.stored.columns[place - self._split]
+                columns[place] = self._stored_column(place - self._split)
         return columns
+
+    def _probing_column(self, position: int) -> Vector:
+        column, side = self._probes.columns[position].take(self._found.probe), 1 - self._stored_side
+        if not self._payloads.leaves(side):
+            return column
+        return self._payloads.completed(side, position, column, self._probes.columns[PLACE].take(self._found.probe))
+
+    def _stored_column(self, position: int) -> Vector:
+        column, side = self.stored.columns[position], self._stored_side
+        if not self._payloads.leaves(side):
+            return column
+        return self._payloads.completed(side, position, column, self.stored.columns[PLACE])
 
     def times(self) -> NDArray[np.int64]:
         return np.maximum(self._probes.newest[self._found.probe], self.stored.newest)
@@ -69,10 +84,14 @@ class PairPrograms:
 
     def __init__(self, stage: Stage, stored_side: int, expressions: Sequence[Expression]) -> None:
         positions = pair_positions(stage, stored_side)
-        self.probing_columns = len(stage.sides[1 - stored_side].columns)
+        self._stored_side = stored_side
+        self._probing_columns = len(stage.sides[1 - stored_side].columns)
         self._width = len(positions)
         self._programs = tuple(compile_expression(expression, positions) for expression in expressions)
         self._places = tuple(sorted({place for program in self._programs for place in program.columns}))
+
+    def pairs(self, probes: Rows, found: Found, payloads: Payloads) -> Pairs:
+        return Pairs(probes, found, self._probing_columns, self._stored_side, payloads)
 
     def run(self, pairs: Pairs) -> list[Vector]:
         columns = pairs.columns(self._places, self._width)
@@ -88,8 +107,8 @@ def relation_order(stage: Stage, stored_side: int) -> tuple[int, ...]:
 class ResultEmission:
     """The select list over matches of the last stage, in records of at most `bytes_max`, or of one chunk's matches."""
 
-    def __init__(self, plan: Plan, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, plan: Plan, bytes_max: int, payloads: Payloads) -> None:
+        self._bytes_max, self._payloads = bytes_max, payloads
         stage = plan.stages[-1]
         expressions: list[Expression] = []
         for item in plan.query.items:
@@ -106,7 +125,7 @@ class ResultEmission:
         size = 0
         for side, chunks in found.items():
             for chunk in chunks:
-                pairs = Pairs(probes[side], chunk, self._programs[side].probing_columns)
+                pairs = self._programs[side].pairs(probes[side], chunk, self._payloads)
                 columns = self._programs[side].run(pairs)
                 self.failures += sum(failures(column) for column in columns)
                 ids = pairs.ids()
@@ -138,10 +157,15 @@ def concat_results(parts: Sequence[Results]) -> Results:
 
 class StageEmission:
     """Partial results of one stage, as rows of the left side of the next. They inherit the greatest stamp of their
-    parts, which is the probe's, and the least and greatest of their times."""
+    parts, which is the probe's, and the least and greatest of their times. They travel whole: they are matches, and
+    what was fetched for one serves all that are made of its tuples in the same batch. Were the places sent on instead,
+    each unit of the next stage would fetch the same blocks again, and shuffled would have to be kept for partial
+    results, too."""
 
-    def __init__(self, plan: Plan, stage: Stage, producer: Producer, record_bytes: int = RECORD_BYTES_MAX) -> None:
-        self._producer, self._record_bytes = producer, record_bytes
+    def __init__(
+        self, plan: Plan, stage: Stage, producer: Producer, payloads: Payloads, record_bytes: int = RECORD_BYTES_MAX
+    ) -> None:
+        self._producer, self._payloads, self._record_bytes = producer, payloads, record_bytes
         following = plan.stages[stage.number + 1]
         self._routing = Routing(plan, following.number, LEFT)
         target = following.sides[LEFT]
@@ -161,7 +185,7 @@ class StageEmission:
         parts: list[Rows] = []
         for side, chunks in found.items():
             for chunk in chunks:
-                pairs = Pairs(probes[side], chunk, self._programs[side].probing_columns)
+                pairs = self._programs[side].pairs(probes[side], chunk, self._payloads)
                 ids = pairs.ids()
                 parts.append(
                     Rows(

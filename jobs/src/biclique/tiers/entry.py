@@ -6,7 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute
 
+from biclique.core.codec import blank
+from biclique.core.payload_places import PayloadPlaces, in_the_row
 from biclique.core.rows import Indexes, Rows, Vector
 from biclique.kernels.evaluate import Predicate, compile_expression, compile_predicate
 from biclique.kernels.hashing import Hashes, hash_rows
@@ -71,6 +75,8 @@ class Entry:
         positions = source_positions(query, relation)
         self._failing_keys = FailingKeys(plan.stages[stage].sides[side])
         self._columns = tuple(positions[column] for column in plan.stages[stage].sides[side].columns)
+        self._types = plan.stages[stage].sides[side].types
+        self.payload = plan.stages[stage].sides[side].payload
         # The shuffler has filtered already where one relation is all that the source is read for.
         alone = sum(other.source == query.relations[relation].source for other in query.relations) == 1
         self._filter = None if alone else relation_filter(query, relation)
@@ -85,6 +91,25 @@ class Entry:
     def columns(self, columns: Sequence[Vector], kept: Indexes | None) -> tuple[Vector, ...]:
         chosen = (columns[i] for i in self._columns)
         return tuple(chosen) if kept is None else tuple(column.take(kept) for column in chosen)
+
+    def located(
+        self, columns: Sequence[Vector], kept: Indexes | None, places: PayloadPlaces, whole: bool
+    ) -> tuple[Vector, ...]:
+        """The same where there is a payload; `places`: of all rows (core/payload_places.py)."""
+        count = len(places) if kept is None else len(kept)
+        places = places if kept is None else places[kept]
+        if whole:
+            return (*self.columns(columns, kept), Vector(in_the_row(places)), Vector(np.zeros(count, np.int32)))
+        found: list[Vector] = []
+        left_behind = np.zeros(len(columns[0]), np.int32)
+        for at, i in enumerate(self._columns):
+            if at not in self.payload:
+                found.append(columns[i] if kept is None else columns[i].take(kept))
+                continue
+            found.append(blank(self._types[at], count))
+            if isinstance(columns[i].values, pa.Array):
+                left_behind += np.asarray(pa.compute.binary_length(columns[i].values))
+        return (*found, Vector(places), Vector(left_behind if kept is None else left_behind[kept]))
 
     def failed_keys(self, entered: Sequence[Vector], count: int) -> int:
         """How many of the rows match nothing because a key fails; `entered`: their `columns`."""

@@ -31,15 +31,16 @@ class Intake:
             found.append((offset, record))
         self._waiting, self.read_to = tuple(found), fetched.next_offset
 
-    def first(self, bytes_max: int) -> tuple[list[SourceBlock | Heartbeat], int]:
-        """The first records, of so many bytes if they are more than one, and the offset behind them."""
-        records: list[SourceBlock | Heartbeat] = []
+    def first(self, bytes_max: int) -> tuple[list[tuple[int, SourceBlock | Heartbeat]], int]:
+        """The first records with their offsets, of so many bytes if they are more than one, and the offset behind
+        them."""
+        records: list[tuple[int, SourceBlock | Heartbeat]] = []
         size = 0
         for offset, record in self._waiting:
             size += record.nbytes if isinstance(record, SourceBlock) else BEAT_BYTES
             if records and size > bytes_max:
                 return records, offset
-            records.append(record)
+            records.append((offset, record))
         return records, self.read_to
 
     def handled(self, count: int) -> None:

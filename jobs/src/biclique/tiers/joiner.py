@@ -28,6 +28,7 @@ from biclique.tiers.found import pair_size
 from biclique.tiers.inbox import HELD_MAX, INFINITE, HeldMax, Inbox, in_stamp_order, joiner_producer
 from biclique.tiers.matching import BATCH_MAX, Batch, BatchMax, Probing, batches
 from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
+from biclique.tiers.payloads import CACHE_BYTES_MAX, Payloads, Wanted
 from biclique.tiers.phases import Mark, Phase, unheard
 from biclique.tiers.pressure import MemoryBudget, Pressed, Pressure
 from biclique.tiers.progress import BlobRef, JoinerProgress, Manifest
@@ -39,13 +40,15 @@ from biclique.tiers.state import BLOB_ROWS, SEGMENT_ROWS_MIN, Adoption, BlobRows
 class JoinerLimits:
     """`batch_max`: of one transaction's matches. `held_max`: of rows above the frontier, and of what one step handles;
     more are read again when needed. `record_bytes`: of a record that it sends on, if that has more rows than one.
-    `memory`: of all that the unit holds (tiers/pressure.py); None: not counted."""
+    `payload_bytes_max`: of the blocks of shuffled that are kept for their payload. `memory`: of all that the unit holds
+    (tiers/pressure.py); None: not counted."""
 
     batch_max: BatchMax = BATCH_MAX
     held_max: HeldMax = HELD_MAX
     blob_rows: BlobRows = BLOB_ROWS
     segment_rows_min: int = SEGMENT_ROWS_MIN
     record_bytes: int = RECORD_BYTES_MAX
+    payload_bytes_max: int = CACHE_BYTES_MAX
     memory: MemoryBudget | None = None
 
 
@@ -54,6 +57,7 @@ def limits_within(memory: MemoryBudget) -> JoinerLimits:
     return JoinerLimits(
         BatchMax(bytes=min(BATCH_MAX.bytes, memory.batch_bytes)),
         HeldMax(bytes=min(HELD_MAX.bytes, memory.step_bytes)),
+        payload_bytes_max=min(CACHE_BYTES_MAX, memory.batch_bytes),
         memory=memory,
     )
 
@@ -97,12 +101,13 @@ class Joiner:
         self.inbox = Inbox(
             self._stage.number, dispatchers, progress.senders, progress.frontier, limits.held_max, totals
         )
-        self._partials = (
-            PartialEmission(plan, self._producer, limits.record_bytes) if self._last_stage and plan.mergers else None
-        )
-        self._results = ResultEmission(plan, limits.batch_max.bytes) if self._last_stage and not plan.mergers else None
+        self.payloads = payloads = Payloads(plan, self._stage, limits.payload_bytes_max)
+        merging, record_bytes = self._last_stage and plan.mergers > 0, limits.record_bytes
+        writing = self._last_stage and not merging
+        self._partials = PartialEmission(plan, self._producer, payloads, record_bytes) if merging else None
+        self._results = ResultEmission(plan, limits.batch_max.bytes, payloads) if writing else None
         self._next_stage = (
-            None if self._last_stage else StageEmission(plan, self._stage, self._producer, limits.record_bytes)
+            None if self._last_stage else StageEmission(plan, self._stage, self._producer, payloads, record_bytes)
         )
         emission = self._partials or self._results or self._next_stage
         assert emission is not None
@@ -158,7 +163,8 @@ class Joiner:
 
     @property
     def held_bytes(self) -> int:
-        return sum(state.reserved_bytes for state in self.states.values()) + self.inbox.bytes_held
+        states = sum(state.reserved_bytes for state in self.states.values())
+        return states + self.inbox.bytes_held + self.payloads.cached_bytes
 
     def feel(self, host: Pressure) -> None:
         """Once a turn, before anything is read. `host`: what it sees from outside."""
@@ -273,9 +279,10 @@ class Joiner:
 
     # Acting.
 
-    def step(self, frontier: int, table: RoutingTable) -> Iterator[JoinerTurn]:
-        """The transactions of one step, each to be committed before the next is asked for. `table`: of the version that
-        this unit routes partial results by."""
+    def step(self, frontier: int, table: RoutingTable) -> Iterator[JoinerTurn | Wanted]:
+        """The transactions of one step, each to be committed before the next is asked for; and before one of them, what
+        its matches have left in shuffled: it goes to `payloads` before anything more is asked for. `table`: of the
+        version that this unit routes partial results by."""
         assert self._rebuilt_to >= self._silent_to, "every sender has been heard beyond the committed frontier"
         self.mark(Phase.STORE)
         ready = self.inbox.ready(frontier)
@@ -295,7 +302,11 @@ class Joiner:
         version, first_epoch = self._version_to_apply(table)
         watermark = max(self.progress.watermark, self.inbox.watermark_at(frontier))
         counted = () if self.inbox.totals is None else self.inbox.totals.sum_at(frontier)
-        for batch, sends in self._emitted(probes, fresh_from, frontier, table):
+        for made in self._emitted(probes, fresh_from, frontier, table):
+            if isinstance(made, Wanted):
+                yield made
+                continue
+            batch, sends = made
             if batch.cursor is not None:
                 below = epoch_of(batch.cursor.probe_stamp) - 1
                 offset = self.inbox.earliest(self.next_offset, below)
@@ -339,7 +350,7 @@ class Joiner:
 
     def _emitted(
         self, probes: Mapping[int, Rows], fresh_from: Mapping[int, int], frontier: int, table: RoutingTable
-    ) -> Iterator[tuple[Batch, tuple[tuple[Address, Record], ...]]]:
+    ) -> Iterator[tuple[Batch, tuple[tuple[Address, Record], ...]] | Wanted]:
         resume = self.progress.cursor
         self.mark(Phase.PROBE)
         if self._partials is not None and resume is None:
@@ -350,6 +361,9 @@ class Joiner:
         for batch in batches(self._probings, probes, fresh_from, resume, self._batch_max):
             self.mark(Phase.EMIT)
             self.counters.matches += sum(len(chunk.probe) for chunks in batch.found.values() for chunk in chunks)
+            wanted = self.payloads.wanted(probes, batch.found)
+            if wanted is not None:
+                yield wanted
             if self._partials is not None:
                 epoch = frontier if batch.cursor is None else epoch_of(batch.cursor.probe_stamp)
                 yield batch, tuple(self._partials.partials(probes, batch.found, epoch))

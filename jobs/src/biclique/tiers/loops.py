@@ -53,6 +53,8 @@ from biclique.tiers.messages import (
     Topic,
     unit_address,
 )
+from biclique.tiers.payload_reading import read_payloads
+from biclique.tiers.payloads import Wanted
 from biclique.tiers.phases import Mark, unheard
 from biclique.tiers.pressure import MemoryBudget, records_of_a_read
 from biclique.tiers.progress import (
@@ -81,14 +83,16 @@ class TrimmedTooFar(Exception):
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
     """Records of one read. `turn_records` and `turn_bytes` bound a dispatcher's transaction, and with it what one epoch
-    can hold: the bytes are of what it sends, of more than one record of shuffled. `record_bytes`: of a block that it
-    sends, if that has more rows than one."""
+    can hold: the bytes are of what it sends, of more than one record of shuffled. It takes `small_blocks` times as many
+    records where those of sources are small, since units may fetch them (plan/semijoin.py). `record_bytes`: of a block
+    that it sends, if that has more rows than one."""
 
     turn_records: int = 8
     unit_records: int = 64
     signal_records: int = 4096
     turn_bytes: int = 1 << 26
     record_bytes: int = RECORD_BYTES_MAX
+    small_blocks: int = 32
 
 
 READ_LIMITS, JOINER_LIMITS = ReadLimits(), JoinerLimits()
@@ -120,6 +124,7 @@ def dispatcher_loop(
         watch.dispatcher = dispatcher
     source, signals = Address(Topic.SHUFFLED, number), Address(Topic.SIGNALS, 0)
     heard_to, intake = dispatcher.progress.hear_from, Intake(dispatcher.progress.offset)
+    turn_records = limits.turn_records * (limits.small_blocks if plan.may_leave_payload else 1)
     while True:
         orders: Orders = yield Consult()
         if orders.stop:
@@ -134,7 +139,7 @@ def dispatcher_loop(
         if table.version > dispatcher.progress.version + 1:
             return End.FENCED  # the version between was announced in this dispatcher's name: a successor runs
         if intake.empty:
-            fetched: Fetched = yield Read(source, intake.read_to, limits.turn_records)
+            fetched: Fetched = yield Read(source, intake.read_to, turn_records)
             intake.take(fetched)
         now: int = yield ReadClock()
         records, next_offset = intake.first(limits.turn_bytes // len(table.units()))
@@ -262,6 +267,10 @@ def _step(
     else:
         routing = table
     for turn in joiner.step(frontier, routing):
+        if isinstance(turn, Wanted):
+            if not (yield from read_payloads(turn, joiner.payloads, owner, joiner.progress)):
+                return Outcome.FENCED
+            continue
         outcome: Outcome = yield _commit(fence, owner, turn)
         if outcome is not Outcome.COMMITTED:
             return outcome

@@ -23,7 +23,7 @@ from biclique.core.rows import Rows, Vector, text_bytes
 from biclique.core.stamps import Stamps
 from biclique.index.protocol import ProbeOrder, RangeTotals, Store
 from biclique.kernels.evaluate import compile_predicate
-from biclique.plan.model import Stage
+from biclique.plan.model import PAYLOAD_BYTES, Stage
 from biclique.query.expression import Column
 from biclique.tiers.found import Found, Least, PairSize, Sizes, pieces
 from biclique.tiers.progress import Cursor
@@ -85,13 +85,15 @@ class Probing:
         # Values, and the ids and times of both rows.
         self._pair_bytes = 8 * (self._probing_columns + len(state.side.columns) + 6) + made.fixed
         self._made = made
+        self._probing_leaves = bool(stage.sides[1 - state.number].payload)
+        self._left_behind_at = len(state.side.types) + PAYLOAD_BYTES if state.side.payload else None
         self.failures = 0
 
     def find(self, probes: Rows, first: int, fresh_from: int, bytes_max: int) -> Iterator[Found]:
         """Piece by piece, none with more bytes if it has more matches than one; `first` is added to the positions,
         `fresh_from` is of the unit's own store."""
         keys = self.state.probe_keys(probes)
-        texts = text_bytes(probes)
+        texts = self._texts(probes)
         for store in self.state.stores:
             if not store.rows:
                 continue
@@ -112,8 +114,15 @@ class Probing:
 
     def sizes(self, store: Store, probes: Rows, probe: NDArray[np.int64], stored: NDArray[np.int64]) -> Sizes:
         """Bytes of each match."""
-        sizes = self._sizes(store, text_bytes(probes), probe, stored)
+        sizes = self._sizes(store, self._texts(probes), probe, stored)
         return np.full(len(probe), sizes, np.int64) if isinstance(sizes, int) else sizes
+
+    def _texts(self, probes: Rows) -> Sizes | None:
+        """Also of those that stayed behind: they will be there when something is made of a match."""
+        texts = text_bytes(probes)
+        if texts is not None and self._probing_leaves:
+            texts += np.asarray(probes.columns[PAYLOAD_BYTES].values)
+        return texts
 
     def _sizes(
         self, store: Store, texts: Sizes | None, probe: NDArray[np.integer], stored: NDArray[np.int64]
@@ -126,6 +135,8 @@ class Probing:
         if texts is not None:
             sizes += self._made.probe * texts[probe]
         if stored_texts is not None:
+            if self._left_behind_at is not None:
+                stored_texts = stored_texts + np.asarray(store.column(self._left_behind_at, stored).values)
             sizes += self._made.stored * stored_texts
         return sizes
 

@@ -122,7 +122,8 @@ class Heartbeat:
 @dataclass(frozen=True, slots=True)
 class Block:
     """Rows for one unit, in stamp order. `epoch`: that of the first row; the others may be of later epochs, so a
-    receiver takes the rows at or below its frontier and leaves the rest pending."""
+    receiver takes the rows at or below its frontier and leaves the rest pending. `whole`: not one row of it left its
+    payload behind (core/payload_places.py); otherwise all did."""
 
     stage: int
     side: int
@@ -131,6 +132,7 @@ class Block:
     epoch: int
     rows: Rows
     trace: str = ""
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from biclique.core.codec import checksum, decode_rows, encode_rows
 from biclique.core.ranks import Counts
 from biclique.core.rows import Rows
 from biclique.index.access import ProbeKeysOf, StoredKeysOf
 from biclique.index.build import new_store
 from biclique.index.protocol import ProbeKeys, Store, StoreLayout
-from biclique.plan.model import Side, Stage
+from biclique.plan.model import PLACE, Side, Stage
 from biclique.query.expression import Column
 from biclique.tiers.messages import TIME_NEVER
 from biclique.tiers.progress import BlobRef
@@ -50,7 +52,7 @@ def layout_of(side: Side, sums: tuple[int, ...], segment_rows_min: int) -> Store
     window = side.window_us if side.count_window is None else side.count_window.tuples
     return StoreLayout(
         side.access.kind,
-        tuple(column.type for column in side.columns),
+        side.types,
         len(side.relations),
         None if window is None else max(1, window // ARCHIVES_PER_WINDOW),
         sums,
@@ -204,7 +206,7 @@ class SideState:
                 start = part.sealed_to
                 rows, part.sealed_to = part.store.rows_from(start, limits.most, limits.bytes_most)
                 if len(rows):
-                    data = encode_rows(rows, self._types)
+                    data = encode_rows(rows, self._types, self._left_behind(rows))
                     ref = BlobRef(next(names), self.number, len(rows), checksum(data), part.adopted)
                     part.sealed.append(_Sealed(ref, rows.nbytes, start, opens, self._newest_needed(rows)))
                     opens = False
@@ -218,6 +220,11 @@ class SideState:
             if gone is not None:
                 part.sealed_to = part.sealed[gone].start
                 del part.sealed[gone:]
+
+    def _left_behind(self, rows: Rows) -> tuple[int, ...]:
+        """Columns that are blank in all of them."""
+        payload = self.side.payload
+        return payload if payload and bool((np.asarray(rows.columns[PLACE].values) >= 0).all()) else ()
 
     def _is_small(self, sealed: _Sealed) -> bool:
         return sealed.ref.rows < self._blob_rows.least and sealed.size < self._blob_rows.bytes_most // 4
