@@ -1,6 +1,6 @@
 """Faults on real processes.
 
-python -m tests.chaos                      every fault, 50 kills, at least 200,000 rows a side: most of an hour
+python -m tests.chaos                      every fault, 50 kills, at least 200,000 rows a side: about an hour
 python -m tests.chaos --brief              the few that make test takes
 python -m tests.chaos --join FILE FILE     what several runs wrote with --json, as one
 python -m tests.chaos --only "its Java:joiner" --only "cut off from Kafka:dispatcher"    these, in this order

@@ -68,10 +68,11 @@ class Relay:
             client.close()
             return
         server.settimeout(None)
-        both = {client, server}
-        self._sockets |= both
+        for each in (client, server):
+            with contextlib.suppress(OSError):  # the client may be gone again
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._sockets.add(each)
         for source, sink, gate in ((client, server, self._requests), (server, client, self._answers)):
-            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(target=self._pump, args=(source, sink, gate), daemon=True).start()
 
     def _pump(self, source: socket.socket, sink: socket.socket, gate: threading.Event) -> None:
