@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -32,6 +33,7 @@ def main() -> int:
         return 0
     if unknown := set(asked.name) - set(names):
         parser.error(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(names)}")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # servers and tiers end with us
     scale, scratch = Scale.QUICK if asked.quick else Scale.FULL, scratch_folder(OUT)
     try:
         chosen = [trial for trial in TRIALS if not asked.name or trial.name in asked.name]

@@ -115,12 +115,14 @@ class Burst:
         )
         self._producer.init_transactions(SECONDS)
         self._producer.begin_transaction()
+        self._time_ms = time.time_ns() // 1_000_000
 
     def write(self, topic: str, values: Iterable[bytes], partitions: int) -> None:
-        """Spread over the partitions, one after the other."""
+        """Spread over the partitions, one after the other. All have one time: they become visible together, and those
+        that are read first must not make the others late."""
         produce = self._producer.produce
         for number, value in enumerate(values):
-            produce(topic, value, partition=number % partitions)
+            produce(topic, value, partition=number % partitions, timestamp=self._time_ms)
             if not number & 0xFFFF:
                 self._producer.poll(0)
 
