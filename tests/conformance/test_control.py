@@ -1,4 +1,4 @@
-"""One suite for every control port: versions in turn, attempts that only grow."""
+"""One suite for every control port: versions in turn, attempts that only grow, sources that pause."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from biclique.plan.table import first_table
-from biclique.ports.control import Condition, Control, OutOfTurn, State
+from biclique.ports.control import Condition, Control, OutOfTurn, Pause, State
 from biclique.ports.control_folder import ControlFolder
 from biclique.ports.table_json import decode_table, encode_table
 from biclique.routing.table import Move, RoutingTable, Subgroup, UnitId
@@ -105,3 +105,24 @@ def test_what_a_query_was_when_it_began_is_what_was_noted_last(connect: Callable
     connect().note("first")
     connect().note("ä\nsecond")
     assert connect().noted() == "ä\nsecond"
+
+
+def test_a_pause_stands_until_it_is_resumed_whoever_looks(connect: Callable[[], Control]) -> None:
+    writer = connect()
+    assert writer.paused() == {}
+    first = Pause("9 of 10 are bad: `x`", "schema 1")
+    writer.pause("a/ü", first)
+    connect().pause("a/ü", Pause("later", "schema 2"))
+    connect().pause("b", Pause("why"))
+    assert connect().paused() == {"a/ü": first, "b": Pause("why")}
+    connect().resume("a/ü")
+    connect().resume("never paused")
+    assert writer.paused() == {"b": Pause("why")}
+
+
+def test_a_person_pauses_with_a_file(tmp_path: Path) -> None:
+    control = ControlFolder(tmp_path)
+    (tmp_path / "paused" / "orders.json").write_text("maintenance")
+    assert control.paused() == {"orders": Pause("by hand")}
+    control.resume("orders")
+    assert control.paused() == {}

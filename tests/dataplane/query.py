@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from infra.jars import CONNECTOR, jars_of
 from infra.kafka_server import KafkaServer
@@ -76,6 +76,24 @@ class KafkaQuery:
             self.produce(side, b'{"k": %d, "v": %d}' % (key, number))
         assert self.producer.flush(30) == 0
 
+    def add_partitions(self, side: str, count: int) -> None:
+        wanted = NewPartitions(f"{self.name}-{side}", count)
+        admin = AdminClient(self.client)
+        admin.create_partitions([wanted])[wanted.topic].result(30)
+
+    def recreate(self, side: str, partitions: int) -> None:
+        """The topic under the same name, empty."""
+        admin, topic = AdminClient(self.client), f"{self.name}-{side}"
+        admin.delete_topics([topic])[topic].result(30)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+                return
+            except KafkaException:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+
     # --- tiers -------------------------------------------------------------------------------------------------------
 
     def start(self, tier: str) -> None:
@@ -101,6 +119,19 @@ class KafkaQuery:
         process = self.processes.pop(tier)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+    def founded(self, seconds: float) -> None:
+        """The first routing table is there: the sign that all first progress is."""
+        deadline = time.monotonic() + seconds
+        while not list((self.folder / "control").glob("tables/[!.]*.json")):
+            assert time.monotonic() < deadline, "nobody founded the query"
+            time.sleep(0.1)
+
+    def exit_of(self, tier: str, seconds: float) -> int:
+        return self.processes.pop(tier).wait(seconds)
+
+    def resume(self) -> None:
+        (self.folder / "control" / "stop").unlink()
 
     def stop(self) -> dict[str, int]:
         """Asked by the control port. Exit codes by tier."""
@@ -132,6 +163,16 @@ class KafkaQuery:
                 continue
             row = json.loads(message)
             found[row["rv"], row["sv"]] += 1
+        return found
+
+    def dead(self) -> list[bytes]:
+        """Of both dispatchers, in no order between them."""
+        found: list[bytes] = []
+        for partition in range(2):
+            for value in self.messages(f"{self.name}.dead", partition):
+                if value is None:
+                    break
+                found.append(value)
         return found
 
     def messages(self, topic: str, partition: int = 0) -> Iterator[bytes | None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import random
+import time
 from collections import Counter
-from itertools import takewhile
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 FORMATS = MANIFEST.replace("topic: {name}-r, format: json", "topic: {name}-r, format: csv").replace(
     "topic: {name}-s, format: json", "topic: {name}-s, format: arrow"
 )
+
+
+def until(done: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.1)
 
 
 def arrow(keys: list[int], first: int) -> bytes:
@@ -61,8 +69,85 @@ def test_csv_and_arrow_with_a_shuffler_killed_between(
         query.start("shuffler")
         wanted: Counter[tuple[int, int]] = matches(left, right)
         assert query.results(wanted.total(), 180) == wanted, query.log_of("shuffler")
-        found = [takewhile(lambda value: value is not None, query.messages(f"{query.name}.dead", n)) for n in (0, 1)]
-        assert sorted(value for values in found for value in values if value is not None) == [b"1,2,3", b"no Arrow"]
+        assert sorted(query.dead()) == [b"1,2,3", b"no Arrow"]
         assert query.stop() == dict.fromkeys(TIERS, 0)
+    finally:
+        query.stop()
+
+
+LATEST = MANIFEST.replace("topic: {name}-r, format: json", "topic: {name}-r, startingOffsets: latest")
+
+
+def test_latest_is_chosen_once_and_partitions_may_be_added(
+    kafka_server: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """What comes behind the founding is read, though the shuffler that was to read it first is killed before."""
+    query = KafkaQuery(kafka_server, redis_server, tmp_path, template=LATEST)
+    try:
+        query.produce_rows("r", [1] * 50, 0)
+        query.produce_rows("s", [1], 0)
+        query.start("dispatcher")
+        query.founded(120)
+        query.produce_rows("r", [1] * 5, 50)
+        for tier in ("shuffler", "joiner"):
+            query.start(tier)
+        wanted: Counter[tuple[int, int]] = Counter({(number, 0): 1 for number in range(50, 55)})
+        assert query.results(5, 180) == wanted, query.log_of("shuffler")
+        query.add_partitions("r", 3)
+        query.producer.produce(f"{query.name}-r", b'{"k": 1, "v": 55}', partition=2)
+        assert query.producer.flush(30) == 0
+        assert query.results(6, 120) == wanted + Counter({(55, 0): 1}), query.log_of("shuffler")
+        assert query.stop() == dict.fromkeys(("dispatcher", "shuffler", "joiner"), 0)
+        query.recreate("r", 3)
+        query.resume()
+        query.start("shuffler")
+        assert query.exit_of("shuffler", 90) != 0
+        assert "was deleted and made anew" in query.log_of("shuffler")
+    finally:
+        query.stop()
+
+
+STRICT = MANIFEST.replace(
+    "topic: {name}-r, format: json}}",
+    "topic: {name}-r, format: json}}\n      badRecordBurst: {{count: 20, share: 0.5}}",
+).replace("topic: {name}-s, format: json}}", "topic: {name}-s, format: json}}\n      onBadRecord: fail")
+
+
+def test_a_burst_pauses_its_source_and_a_bad_record_stops_where_it_is_to(
+    kafka_server: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    query = KafkaQuery(kafka_server, redis_server, tmp_path, template=STRICT)
+    paused = tmp_path / "control" / "paused" / "r.json"
+
+    def wanted(*left: int) -> Counter[tuple[int, int]]:
+        return Counter({(number, 0): 1 for number in left})
+
+    try:
+        query.produce_rows("s", [1], 0)
+        query.produce_rows("r", [1] * 5, 0)
+        for tier in TIERS:
+            query.start(tier)
+        assert query.results(5, 180) == wanted(*range(5)), query.log_of("shuffler")
+        bad = [b'{"k": "%d"}' % number for number in range(30)]
+        for value in bad:
+            query.produce("r", value)
+        assert query.producer.flush(30) == 0
+        until(paused.exists, 60)
+        assert "of its last" in paused.read_text() and "column k" in paused.read_text()
+        query.produce_rows("r", [1] * 5, 5)
+        assert query.results(6, 8) == wanted(*range(5)), "a source that is paused is not read"
+        paused.unlink()
+        assert query.results(10, 60) == wanted(*range(10)), query.log_of("shuffler")
+        assert sorted(query.dead()) == sorted(bad)
+
+        query.produce("s", b"worse")
+        assert query.exit_of("dispatcher", 90) != 0
+        assert "s, partition 0, offset 1: no JSON" in query.log_of("dispatcher")
+        assert "Traceback" not in query.log_of("dispatcher")
+        query.produce_rows("r", [1], 10)
+        query.manifest.write_text(query.manifest.read_text().replace("onBadRecord: fail", "onBadRecord: deadLetter"))
+        query.start("dispatcher")
+        assert query.results(11, 90) == wanted(*range(11)), query.log_of("dispatcher")
+        assert sorted(query.dead()) == sorted([*bad, b"worse"])
     finally:
         query.stop()

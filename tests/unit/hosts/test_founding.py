@@ -68,5 +68,7 @@ def test_every_owner_has_begun_though_others_begin_it_too() -> None:
     plan = make_plan(compile_manifest(MANIFEST))
     for seed in range(5):
         log = FakeLog()
-        begin_owners(plan, Crowd(log.client(), log.client(), random.Random(seed)), first_table(plan), lambda unit: 0)
+        begin_owners(
+            plan, Crowd(log.client(), log.client(), random.Random(seed)), first_table(plan), lambda unit: 0, {}
+        )
         assert all(log.client().read_progress(owner) is not None for owner in owners_of(plan))

@@ -44,7 +44,8 @@ def _lines(query: Query) -> Iterator[str]:
         time = source.event_time
         column = "record's own" if time.column is None else source.fields[time.column].name
         yield f"  time: {column}, late after {time.lateness_us} us, ahead by {time.future_skew_max_us} us at most"
-        yield f"  {_endpoint(source.input)}, bad records: {source.on_bad_record.value}"
+        burst = source.bad_record_burst
+        yield f"  {_endpoint(source.input)}, bad records: {source.on_bad_record.value}, {burst.count} and {burst.share}"
     for relation, filters in zip(query.relations, query.filters, strict=True):
         source_name = query.sources[relation.source].name
         yield f"relation {relation.name}: {source_name}, {_window(relation.window)}"

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from biclique.core.stamps import POSITIONS_PER_EPOCH, epoch_of
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
+from biclique.query.errors import QueryError
 from biclique.routing.protocol import Role
 from biclique.routing.table import RoutingTable
 from biclique.tiers.dispatcher import ANSWER_MS, HEARTBEAT_MS, Dispatcher, Turn, dispatcher_producer
@@ -100,6 +102,21 @@ def test_dead_and_filtered_records_are_counted_once() -> None:
     assert not [r for r in desk.sent(block) if isinstance(r, SetAside)]
     fates = desk.dispatcher.progress.fates
     assert (fates["accepted"], fates["filtered"], fates["dead"]) == ((2, 0), (1, 0), (1, 0))
+
+
+def test_a_bad_record_that_is_to_stop_the_query_ends_the_turn_and_nothing_is_lost() -> None:
+    desk = Desk(plan(EQUALITY, on_bad="fail"))
+    desk.turn(source_block([0, 1]))
+    good, bad = source_block([2], predecessor=1), source_block([3, 4], predecessor=2, dead=[3])
+    with pytest.raises(QueryError, match="deadLetter or drop"):
+        desk.turn(good, bad)
+    assert desk.dispatcher.progress.last == {SourcePartition(0, 0): 1}
+    mended = Desk(plan(EQUALITY), desk.dispatcher.progress)
+    sent = mended.sent(good, bad)
+    assert stored_ids(sent) == [2, 4]
+    assert [record.offset for r in sent if isinstance(r, SetAside) for record in r.records] == [3]
+    repeated = Desk(plan(EQUALITY, on_bad="fail"), mended.dispatcher.progress)
+    assert repeated.sent(good, bad), "what was filed before stops nobody"
 
 
 def test_dropped_records_are_counted_and_not_filed() -> None:

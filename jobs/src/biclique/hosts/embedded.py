@@ -35,7 +35,7 @@ from biclique.ports.file_sink import publish, recover, written_parts
 from biclique.ports.folder import FolderInUse, FolderStore
 from biclique.ports.run_state import DamagedState, RunState, SourceState, load_state, save_state
 from biclique.query.errors import QueryError
-from biclique.query.model import Files, OnBadRecord, Query
+from biclique.query.model import BadRecordBurst, Files, OnBadRecord, Query
 from biclique.tiers.messages import TIME_NEVER, DeadRecord, LateTuples, Results, SetAside, Topic
 from biclique.tiers.progress import SourcePartition
 from biclique.tiers.shuffler import Shuffler
@@ -432,7 +432,12 @@ def fingerprint(plan: Plan) -> str:
     bare = replace(
         query,
         sources=tuple(
-            replace(source, input=replace(source.input, path=""), on_bad_record=OnBadRecord.DEAD_LETTER)
+            replace(
+                source,
+                input=replace(source.input, path=""),
+                on_bad_record=OnBadRecord.DEAD_LETTER,
+                bad_record_burst=BadRecordBurst(),
+            )
             if isinstance(source.input, Files)
             else source
             for source in query.sources

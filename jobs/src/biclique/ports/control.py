@@ -1,7 +1,8 @@
 """The control port: what the tiers of a query are told from outside, and what only an outsider can count.
 
 Whoever steers (the operator, or a person with a folder) writes versions of the routing table, one after the other, and
-never changes one. An attempt number is given once: incarnations are made of it, so it must survive every process.
+never changes one. An attempt number is given once: incarnations are made of it, so it must survive every process. A
+source pauses when a person must look at it, and that stands here, where people look.
 The other way, units tell how they are, where that is not as it should be.
 """
 
@@ -29,6 +30,15 @@ class Condition:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """`why`: a sentence for whoever is to resume it. `declared`: what the manifest said of the source then; a source of
+    which it says something else is resumed by that."""
+
+    why: str
+    declared: str = ""
+
+
 class Control(Protocol):
     def table(self, version: int | None) -> RoutingTable | None:
         """That version, or the newest that can be seen; None if it cannot be seen yet."""
@@ -47,6 +57,14 @@ class Control(Protocol):
 
     def attempts(self, name: str) -> int:
         """The greatest number given for this name so far; 0 if none was."""
+
+    def pause(self, source: str, pause: Pause) -> None:
+        """It is not read until it is resumed, whoever begins again meanwhile; a pause that stands stays as it is."""
+
+    def paused(self) -> Mapping[str, Pause]:
+        """By the name of the source."""
+
+    def resume(self, source: str) -> None: ...
 
     def stopping(self) -> bool:
         """Whether the query is to stop: units return between two transactions."""

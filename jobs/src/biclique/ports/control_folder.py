@@ -1,7 +1,7 @@
 """The control port as a folder: for a query without Kubernetes, on one machine or on a disk that all can see.
 
     <folder>/tables/<version>.json    <folder>/attempts/<name>    <folder>/conditions/<name>.json
-    <folder>/began.json    <folder>/stop
+    <folder>/paused/<source>.json     <folder>/began.json         <folder>/stop
 
 A table appears under its name whole or not at all. Attempts are counted under a lock on the file that counts them.
 """
@@ -13,10 +13,11 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from biclique.ports.control import Condition, OutOfTurn, State
+from biclique.ports.control import Condition, OutOfTurn, Pause, State
 from biclique.ports.table_json import decode_table, encode_table
 from biclique.routing.table import RoutingTable
 
@@ -26,11 +27,11 @@ LOOK_S = 0.2  # how old what a process knows of the folder may be
 class ControlFolder:
     def __init__(self, folder: Path) -> None:
         self._tables, self._attempts, self._stop = folder / "tables", folder / "attempts", folder / "stop"
-        self._conditions = folder / "conditions"
+        self._conditions, self._paused = folder / "conditions", folder / "paused"
         self._began = folder / "began.json"
         self._tables.mkdir(parents=True, exist_ok=True)
-        self._attempts.mkdir(exist_ok=True)
-        self._conditions.mkdir(exist_ok=True)
+        for made in (self._attempts, self._conditions, self._paused):
+            made.mkdir(exist_ok=True)
         self._known: dict[int, RoutingTable] = {}
         self._newest, self._stopping, self._looked = -1, False, float("-inf")
 
@@ -89,6 +90,25 @@ class ControlFolder:
         except FileNotFoundError:
             return 0
 
+    def pause(self, source: str, pause: Pause) -> None:
+        written = self._paused / f".{os.getpid()}"
+        written.write_text(json.dumps(asdict(pause), indent=1))
+        try:
+            os.link(written, self._pause_file(source))
+        except FileExistsError:
+            pass  # it is paused
+        finally:
+            written.unlink()
+
+    def paused(self) -> dict[str, Pause]:
+        return {unquote(path.stem): _pause_in(path) for path in sorted(self._paused.glob("[!.]*.json"))}
+
+    def resume(self, source: str) -> None:
+        self._pause_file(source).unlink(missing_ok=True)
+
+    def _pause_file(self, source: str) -> Path:
+        return self._paused / f"{quote(source, safe='')}.json"
+
     def stopping(self) -> bool:
         self._look()
         return self._stopping
@@ -127,3 +147,11 @@ class ControlFolder:
 
     def _file(self, version: int) -> Path:
         return self._tables / f"{version}.json"
+
+
+def _pause_in(path: Path) -> Pause:
+    """A file that a person has put there pauses, too, whatever is in it."""
+    try:
+        return Pause(**json.loads(path.read_text()))
+    except (ValueError, TypeError, FileNotFoundError):
+        return Pause("by hand")

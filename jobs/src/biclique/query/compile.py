@@ -14,6 +14,7 @@ from biclique.query.document import Document, Path, read_document
 from biclique.query.errors import QueryError
 from biclique.query.manifest import FilesSpec, KafkaInputSpec, KafkaOutputSpec, Manifest, SourceSpec, validated
 from biclique.query.model import (
+    BadRecordBurst,
     Bucket,
     Delivery,
     EventTime,
@@ -121,6 +122,7 @@ class _Compiler:
                 self._event_time(path, spec, fields),
                 self._endpoint(spec.files, spec.kafka),
                 OnBadRecord(spec.on_bad_record),
+                BadRecordBurst(spec.bad_record_burst.count, spec.bad_record_burst.share),
             )
         raise self._document.error((*path, "schema"), problem, remedy)
 

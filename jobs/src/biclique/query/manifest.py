@@ -140,6 +140,13 @@ class KafkaInputSpec(KafkaSpec):
     """Where a new query begins: earliest, latest, or a time."""
 
 
+class BadRecordBurstSpec(Block):
+    count: Annotated[StrictInt, Field(ge=1, le=10**9)] = 1000
+    """So many bad records within a minute make a burst,"""
+    share: Share = 0.5
+    """if they are at least this share of all records of the source in that minute."""
+
+
 class SourceSpec(Block):
     name: Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,62}$")]
     """The relation's name in the SQL."""
@@ -156,6 +163,8 @@ class SourceSpec(Block):
     on_bad_record: Literal["deadLetter", "drop", "fail"] = "deadLetter"
     """What becomes of a record that does not fit the schema: set aside with its bytes and the reason, dropped, or the
     run stops. Each is counted."""
+    bad_record_burst: BadRecordBurstSpec = BadRecordBurstSpec()
+    """When so many records are bad that the source pauses until a person has looked: docs/data-plane.md."""
 
     @model_validator(mode="after")
     def _one(self) -> SourceSpec:

@@ -65,12 +65,21 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class BadRecordBurst:
+    """So many bad records within a minute that are at least this share of all: the source pauses."""
+
+    count: int = 1000
+    share: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     name: str
     fields: tuple[Field, ...]
     event_time: EventTime
     input: Files | Kafka
     on_bad_record: OnBadRecord
+    bad_record_burst: BadRecordBurst = BadRecordBurst()
 
 
 @dataclass(frozen=True, slots=True)

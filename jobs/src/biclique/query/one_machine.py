@@ -15,6 +15,7 @@ from biclique.query.manifest import Manifest
 FOR_A_CLUSTER = (
     "spec.sources[].eventTime.maxFutureSkew",
     "spec.sources[].kafka",
+    "spec.sources[].badRecordBurst",
     "spec.plan.transport",
     "spec.joiners.minReplicas",
     "spec.joiners.maxReplicas",

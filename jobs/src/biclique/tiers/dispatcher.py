@@ -8,6 +8,8 @@ blocks, the signal and the new progress. The order of things in a turn matters:
 * late is judged by the watermark that was signalled last, not by anything newer: whoever stores has expired nothing
   that an accepted tuple could still match;
 * the epoch is above the own last one and at least the greatest seen, so that it orders although clocks jump;
+* of a source whose bad records are to stop the query, one that was not seen before ends the turn before anything is
+  committed (QueryError);
 * a routing version is applied with the turn's first epoch, above the switch-over point of the version before.
 
 Where payload may stay behind (plan/transport.py), a tuple gets its place in shuffled with its stamp, and its blocks say
@@ -27,6 +29,7 @@ from biclique.core.ranks import EpochTotals
 from biclique.core.rows import Mask, Rows, Vector, concat_rows
 from biclique.core.stamps import epoch_of, tuple_ids
 from biclique.plan.model import Plan
+from biclique.query.errors import QueryError
 from biclique.query.model import OnBadRecord
 from biclique.routing.table import RoutingTable
 from biclique.tiers.cutting import RECORD_BYTES_MAX, cut_block
@@ -50,6 +53,7 @@ from biclique.tiers.progress import DispatcherProgress, SourcePartition
 from biclique.tiers.stamping import Stamping
 from biclique.tiers.transports import Transports
 
+FAIL_REMEDY = "set onBadRecord to deadLetter or drop and start again: nothing is lost, and it goes on with this record"
 ANSWER_MS = 50  # a dispatcher without tuples answers those that carried some, at most this often
 HEARTBEAT_MS = 1000  # and signals this often when nobody carried any
 TOGETHER_ROWS_MAX = 32_768  # of small blocks of a source that are sent as one
@@ -98,7 +102,7 @@ class Dispatcher:
         record_bytes: int = RECORD_BYTES_MAX,
     ) -> None:
         self._record_bytes = record_bytes
-        self._plan, self._number, self._partitions = plan, number, tuple(partitions)
+        self._plan, self._number, self._partitions = plan, number, {*partitions, *progress.last}
         self._producer = dispatcher_producer(number)
         self.progress = progress
         self._entries = tuple(entries_of_source(plan, source) for source in range(len(plan.query.sources)))
@@ -195,6 +199,7 @@ class Dispatcher:
         last = draft.last.get(key, -1)
         if block.predecessor > last or not len(block.offsets) or block.offsets[-1] <= last:
             return
+        self._partitions.add(key)
         fresh = block.offsets > last
         marks, times = block.marks, block.times
         good = fresh & (marks == Mark.GOOD.value)
@@ -265,7 +270,10 @@ class Dispatcher:
         dead = tuple(record for record in block.dead if record.offset > last)
         if not dead:
             return
-        drop = self._plan.query.sources[block.source].on_bad_record is OnBadRecord.DROP
+        policy = self._plan.query.sources[block.source].on_bad_record
+        if policy is OnBadRecord.FAIL:
+            raise QueryError(dead[0].place, dead[0].reason, FAIL_REMEDY)
+        drop = policy is OnBadRecord.DROP
         draft.fates[DROPPED if drop else DEAD][block.source] += len(dead)
         if not drop:
             draft.aside.append((Address(Topic.DEAD, self._number), SetAside(block.source, block.partition, dead)))
@@ -274,6 +282,7 @@ class Dispatcher:
         """Idle is proved by two heartbeats of one driver attempt that are `idleAfter` apart, both caught up at our
         position."""
         key = SourcePartition(beat.source, beat.partition)
+        self._partitions.add(key)
         seen = self._caught_up.get(key)
         idle_after_ms = self._plan.query.sources[beat.source].event_time.idle_after_us // 1000
         if beat.position != draft.last.get(key, -1):

@@ -25,13 +25,18 @@ def last_name(key: SourcePartition) -> str:
 
 
 class Heartbeats:
-    """`last`: the place of the last record that dispatchers had of each partition when this query began; where there is
-    none: none. `topics`: of each of the query's sources, as Spark numbers them, which of ours it is."""
+    """`last`: the place of the last record that dispatchers had taken of each partition when this query began; absent:
+    none. `sources`: of each of the streaming query's sources, by its position, which of ours it is."""
 
     def __init__(self, attempt: int, last: Mapping[SourcePartition, int], sources: Mapping[int, int]) -> None:
-        self._attempt, self._last, self._sources = attempt, dict(last), sources
+        self._attempt = attempt
+        self.begin(last, sources)
+
+    def begin(self, last: Mapping[SourcePartition, int], sources: Mapping[int, int]) -> None:
+        """Another streaming query takes the place of the one before."""
+        self._last, self._sources = dict(last), sources
         self._read_to: dict[SourcePartition, int] = {}
-        self._batch = -1
+        self.batch = -1  # the newest that was reported
 
     def batch_ended(self, report: Mapping[str, Any]) -> bool:
         """`report`: of a batch, as the query's progress has it; told again, it changes nothing. False: reports between
@@ -47,8 +52,8 @@ class Heartbeats:
             place = observed.get(last_name(key))
             if place is not None:
                 self._last[key] = max(self._last.get(key, -1), int(place))
-        before, self._batch = self._batch, max(self._batch, int(report["batchId"]))
-        return self._batch <= before + 1
+        before, self.batch = self.batch, max(self.batch, int(report["batchId"]))
+        return self.batch <= before + 1
 
     def caught_up_with(self, last: Mapping[SourcePartition, int]) -> None:
         """What dispatchers have taken has been sent, whoever reported it."""

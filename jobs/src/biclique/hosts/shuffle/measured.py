@@ -24,9 +24,12 @@ class MeasuredHeartbeats(Heartbeats):
     ) -> None:
         super().__init__(attempt, last, sources)
         self._telemetry, self._names = telemetry, [source.name for source in plan.query.sources]
+        telemetry.show(self._points)
+
+    def begin(self, last: Mapping[SourcePartition, int], sources: Mapping[int, int]) -> None:
+        super().begin(last, sources)
         self._told = -1
         self._behind: dict[SourcePartition, int] = {}
-        telemetry.show(self._points)
 
     def batch_ended(self, report: Mapping[str, Any]) -> bool:
         if int(report["batchId"]) > self._told and int(report["numInputRows"]):

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from biclique.core.places import last_place, row_bits
 from biclique.hosts.shuffle.packing import Packing
 from biclique.hosts.spark import LOG_SETTINGS, refuse_without_java
-from biclique.hosts.units.connections import kafka_settings, spark_sink, spark_sources
+from biclique.hosts.units.connections import kafka_settings, source_topics, spark_sink, spark_sources
 from biclique.hosts.units.driver import JAVA_GONE, SparkJobs, TierDriver, java_is_gone
 from biclique.hosts.units.founding import found
 from biclique.hosts.units.patience import patiently
@@ -33,16 +31,15 @@ from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control_folder import ControlFolder
 from biclique.ports.kafka_log import KafkaLog
+from biclique.ports.kafka_sources import SourceTopics
 from biclique.ports.telemetry import Identity
 from biclique.ports.telemetry_settings import open_telemetry, wanted_of
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.routing.table import Subgroup
-from biclique.tiers.progress import SourcePartition
 
 RECORDS_PER_BLOCK = 16_384
 POLLING_DELAY = "50ms"  # between two looks at topics with nothing new; Spark's own 10 ms are a tenth of a core
-SHARED_MEMORY = Path("/dev/shm")
 _LOGGING = f"-Dlog4j2.configurationFile={LOG_SETTINGS}"
 UNITS_JAVA = f"{_LOGGING} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # this Java only holds the units' sockets
 SHUFFLER_JAVA = f"{_LOGGING} -XX:+UseParallelGC"
@@ -63,7 +60,7 @@ def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stoppin
     plan, around = make_plan(compile_manifest(options.manifest)), options.around
     wanted_of(os.environ)  # refused before anything is started
     control = ControlFolder(Path(around.control))
-    settings = kafka_settings(around)
+    settings, topics = kafka_settings(around), source_topics(around, plan.query)
     if tier in ("joiner", "merger"):
         look_at_store(around, plan.query, control.table(None) is not None, stopping)
 
@@ -71,12 +68,12 @@ def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stoppin
         cluster = cluster_of(settings)
         note_what_begins(plan, control, cluster)
         refuse_what_state_cannot_follow(plan, control, cluster)
-        found(plan, KafkaLog(settings, Wire(plan)), control, options.replication, options.units_max)
+        found(plan, KafkaLog(settings, Wire(plan)), control, topics, options.replication, options.units_max)
 
     if not patiently(begin, stopping):
         return
     if tier == "shuffler":
-        _run_shuffler(plan, options, control, stopping)
+        _run_shuffler(plan, options, control, topics, stopping)
         return
     specs = [UnitSpec(options.manifest, tier, name, around) for name in _names(plan, tier, subgroup)]
     name = f"driver {tier}" if subgroup is None else f"driver {tier} {subgroup}"
@@ -100,33 +97,29 @@ def _names(plan: Plan, tier: str, subgroup: Subgroup | None) -> Sequence[str]:
             return [str(unit) for unit in units if subgroup is None or unit.subgroup == subgroup]
 
 
-def _run_shuffler(plan: Plan, options: TierOptions, control: ControlFolder, stopping: Callable[[], bool]) -> None:
+def _run_shuffler(
+    plan: Plan, options: TierOptions, control: ControlFolder, topics: SourceTopics, stopping: Callable[[], bool]
+) -> None:
+    from biclique.hosts.shuffle.driver import ShufflerDriver
     from biclique.hosts.shuffle.heartbeats import Heartbeats
     from biclique.hosts.shuffle.measured import MeasuredHeartbeats
-    from biclique.hosts.shuffle.streaming import follow, start_query, starts_of
 
     around = options.around
     attempt = control.next_attempt("shuffler")
     log = KafkaLog(kafka_settings(around, attempt), Wire(plan))
-    starts = starts_of(plan, log)
-    partitions = len({(key.source, key.partition) for key in starts})
-    spark = _spark(f"{around.prefix}-shuffler", min(partitions, os.cpu_count() or 1), _shuffling(options.jars))
+    spark = _spark(f"{around.prefix}-shuffler", os.cpu_count() or 1, _shuffling(options.jars))
     telemetry = open_telemetry(os.environ, Identity(plan.query.name, "shuffler", "driver", attempt))
     access, sink = spark_sources(around, plan.query), spark_sink(around)
-    last: dict[SourcePartition, int] = {
-        key: last_place(offset - 1, row_bits(plan.query.sources[key.source]))
-        for key, offset in starts.items()
-        if offset > 0
-    }
+    beats = Heartbeats(attempt, {}, {})
+    if telemetry is not None:
+        beats = MeasuredHeartbeats(attempt, {}, {}, telemetry, plan)
+    packing = Packing(options.manifest, around.prefix, attempt, wanted_of(os.environ).traces)
+
+    def ended() -> bool:
+        return stopping() or control.attempts("shuffler") > attempt
+
     try:
-        with tempfile.TemporaryDirectory(prefix="biclique-shuffler-", dir=_in_memory()) as folder:
-            packing = Packing(options.manifest, around.prefix, attempt, wanted_of(os.environ).traces)
-            query = start_query(spark, plan, packing, access, sink, starts, folder)
-            sources = {number: number for number in range(len(plan.query.sources))}
-            beats = Heartbeats(attempt, last, sources)
-            if telemetry is not None:
-                beats = MeasuredHeartbeats(attempt, last, sources, telemetry, plan)
-            follow(query, plan, log, beats, lambda: stopping() or control.attempts("shuffler") > attempt)
+        ShufflerDriver(spark, plan, packing, log, topics, access, sink, control, beats, ended).run()
     except Exception:
         if java_is_gone(spark.sparkContext):
             raise JAVA_GONE from None
@@ -149,16 +142,13 @@ def _shuffling(jars: Sequence[Path]) -> dict[str, str]:
         "spark.sql.streaming.pollingDelay": POLLING_DELAY,
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",  # see hosts/shuffle/streaming.py, `reports_of`
+        "spark.locality.wait": "0s",
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         # Without Hadoop's checksum files, each of which would be a file more to make and to rename.
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.driver.extraJavaOptions": SHUFFLER_JAVA,
     }
-
-
-def _in_memory() -> str | None:
-    """A folder that is no disk's, where there is one."""
-    return str(SHARED_MEMORY) if os.access(SHARED_MEMORY, os.W_OK) else None
 
 
 def _spark(name: str, slots: int, more: Mapping[str, str]) -> Any:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from biclique.hosts.units.spec import Surroundings
 from biclique.ports.kafka_log import KafkaSettings
 from biclique.ports.kafka_security import client_settings, spark_options
+from biclique.ports.kafka_sources import SourceTopics
 from biclique.ports.patient_store import Patience, PatientStore
 from biclique.ports.redis_store import CALL_S, RedisStore, connected
 from biclique.ports.s3_store import S3Store
@@ -25,17 +26,35 @@ def kafka_settings(around: Surroundings, attempt: int = 0) -> KafkaSettings:
     return KafkaSettings(client, around.prefix, attempt)
 
 
+def source_topics(around: Surroundings, query: Query) -> SourceTopics:
+    return SourceTopics(query, {number: source_client(around, query, number) for number in range(len(query.sources))})
+
+
+def source_client(around: Surroundings, query: Query, number: int) -> dict[str, Any]:
+    source = query.sources[number].input
+    assert isinstance(source, Kafka)
+    client: dict[str, Any] = {**around.kafka, "bootstrap.servers": _servers(around, query, source)}
+    return client if source.secret is None else client | client_settings(secret_of(around.secrets, source.secret))
+
+
+def _servers(around: Surroundings, query: Query, source: Kafka) -> str:
+    """Of the query's own Kafka, which is the first source's, or of the source's own."""
+    first = query.sources[0].input
+    same = isinstance(first, Kafka) and first.bootstrap_servers == source.bootstrap_servers
+    return str(around.kafka["bootstrap.servers"]) if same else source.bootstrap_servers
+
+
 def spark_sources(around: Surroundings, query: Query) -> list[dict[str, str]]:
     """Each source may be read by a user of its own."""
     found = []
     for source in query.sources:
         assert isinstance(source.input, Kafka)
-        found.append(_spark(around, source.input.secret))
+        found.append(_spark(around, source.input.secret, _servers(around, query, source.input)))
     return found
 
 
 def spark_sink(around: Surroundings) -> dict[str, str]:
-    return _spark(around, around.kafka_secret)
+    return _spark(around, around.kafka_secret, str(around.kafka["bootstrap.servers"]))
 
 
 def redis_store(around: Surroundings) -> RedisStore:
@@ -77,6 +96,6 @@ def checkpoint_store(around: Surroundings, query: Query, who: str) -> PatientSto
     return PatientStore(redis, f"{who}, Redis at {redis.address}", redis.cut)
 
 
-def _spark(around: Surroundings, secret: str | None) -> dict[str, str]:
-    brokers = {"kafka.bootstrap.servers": str(around.kafka["bootstrap.servers"])}
+def _spark(around: Surroundings, secret: str | None, servers: str) -> dict[str, str]:
+    brokers = {"kafka.bootstrap.servers": servers}
     return brokers if secret is None else brokers | spark_options(secret_of(around.secrets, secret))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from biclique.hosts.perform import try_start_unit
+from biclique.hosts.shuffle.packing import dispatcher_of
+from biclique.hosts.shuffle.starts import Topics, first_places
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control import Control, OutOfTurn
@@ -24,7 +26,7 @@ from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import Commit, End, Outcome
 from biclique.tiers.merger import merger_producer
 from biclique.tiers.messages import Producer, unit_address
-from biclique.tiers.progress import DispatcherProgress, MergerProgress, Progress
+from biclique.tiers.progress import DispatcherProgress, MergerProgress, Progress, SourcePartition
 
 ATTEMPTS, PAUSE_S = 20, 0.1
 
@@ -33,14 +35,18 @@ class NotFounded(Exception):
     """The first progress of an owner could not be written."""
 
 
-def found(plan: Plan, log: KafkaLog, control: Control, replication: int, units_max: int) -> None:
+Places = Mapping[SourcePartition, int]
+
+
+def found(plan: Plan, log: KafkaLog, control: Control, topics: Topics, replication: int, units_max: int) -> None:
     if control.table(None) is not None:
         return
     table, prefix = first_table(plan), log.settings.prefix
     ensure_topics(dict(log.settings.client), topics_of(plan, prefix, units_max), replication)
     client = log.client()
     try:
-        begin_owners(plan, client, table, lambda unit: log.bounds(unit_address(unit)).end)
+        places = first_places(plan.query, topics)
+        begin_owners(plan, client, table, lambda unit: log.bounds(unit_address(unit)).end, places)
     finally:
         client.close()
     try:
@@ -50,12 +56,18 @@ def found(plan: Plan, log: KafkaLog, control: Control, replication: int, units_m
             raise  # else: another tier was quicker
 
 
-def begin_owners(plan: Plan, client: LogClient, table: RoutingTable, end_of: Callable[[UnitId], int]) -> None:
-    """The first progress of every owner is there when this returns, whoever wrote it."""
+def begin_owners(
+    plan: Plan, client: LogClient, table: RoutingTable, end_of: Callable[[UnitId], int], places: Places
+) -> None:
+    """The first progress of every owner is there when this returns, whoever wrote it. `places`: behind which the
+    sources' partitions begin (hosts/shuffle/starts.py); each is one dispatcher's, so each is chosen once."""
     for unit in table.units():
         _until(str(unit), partial(_born, client, unit, table, end_of(unit)))
     senders = table.units_of_stage(len(plan.stages) - 1)
-    first: dict[Producer, Progress] = {dispatcher_producer(n): DispatcherProgress() for n in range(plan.dispatchers)}
+    first: dict[Producer, Progress] = {}
+    for number in range(plan.dispatchers):
+        mine = {key: place for key, place in places.items() if dispatcher_of(key, plan.dispatchers) == number}
+        first[dispatcher_producer(number)] = DispatcherProgress(last=mine)
     first |= {merger_producer(number): MergerProgress(senders=senders) for number in range(plan.mergers)}
     for owner, progress in first.items():
         _until(str(owner), partial(_begun, client, owner, progress))

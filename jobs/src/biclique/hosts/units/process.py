@@ -16,7 +16,7 @@ from biclique.hosts.shuffle.packing import dispatcher_of
 from biclique.hosts.units import limits
 from biclique.hosts.units.checkpoints import Checkpoints
 from biclique.hosts.units.condition import Conditions
-from biclique.hosts.units.connections import checkpoint_store, kafka_settings
+from biclique.hosts.units.connections import checkpoint_store, kafka_settings, source_topics
 from biclique.hosts.units.ending import Ending, ending_of
 from biclique.hosts.units.memory import ProcessMemory
 from biclique.hosts.units.observing import Perform, observing
@@ -30,13 +30,11 @@ from biclique.ports.kafka_log import KafkaLog
 from biclique.ports.outlets import Outlets
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
-from biclique.query.model import Kafka
 from biclique.routing.table import UnitId
 from biclique.tiers.effects import Effect, End, Loop, Orders, PublishManifest, PutBlob
 from biclique.tiers.loops import MissingProgress, Watch, dispatcher_loop, joiner_loop, merger_loop
 from biclique.tiers.messages import Producer
 from biclique.tiers.pressure import MemoryBudget
-from biclique.tiers.progress import SourcePartition
 from biclique.tiers.waiting import SHARES_MAX
 
 
@@ -79,7 +77,7 @@ def _run(spec: UnitSpec) -> End:
             )
         gc.freeze()  # what stays for good is not looked through again and again: a full collection takes 60 ms
         with observing(performer, plan, spec.tier, spec.name, attempt, watch) as perform:
-            end = _driven(_loop_of(plan, spec, log, budget, watch), perform, checkpoints)
+            end = _driven(_loop_of(plan, spec, budget, watch), perform, checkpoints)
         if end is End.FENCED and control.attempts(name) == attempt:
             # Nobody has begun after this one: the coordinator gave up on a transaction that was open too long, as when
             # this process stood still.
@@ -93,17 +91,12 @@ def unit_of(plan: Plan, name: str) -> UnitId:
     return next(unit for unit in first_table(plan).units() if str(unit) == name)
 
 
-def _loop_of(plan: Plan, spec: UnitSpec, log: KafkaLog, budget: MemoryBudget, watch: Watch) -> Loop:
+def _loop_of(plan: Plan, spec: UnitSpec, budget: MemoryBudget, watch: Watch) -> Loop:
     match spec.tier:
         case "dispatcher":
             number = int(spec.name)
-            partitions = [
-                partition
-                for source, description in enumerate(plan.query.sources)
-                if isinstance(description.input, Kafka)
-                for partition in (SourcePartition(source, p) for p in range(log.partitions(description.input.topic)))
-                if dispatcher_of(partition, plan.dispatchers) == number
-            ]
+            topics = source_topics(spec.surroundings, plan.query)
+            partitions = [key for key in topics.partitions() if dispatcher_of(key, plan.dispatchers) == number]
             return dispatcher_loop(plan, number, partitions, limits.reads(spec.halvings, plan), watch)
         case "joiner":
             return joiner_loop(plan, unit_of(plan, spec.name), limits.joining(spec.halvings, budget), watch=watch)

@@ -1,0 +1,181 @@
+"""The shuffler's driver: one streaming query after the other, each from where the dispatchers are.
+
+A query ends when it fails, or when what it reads is no longer what is to be read: a topic has been given partitions, a
+source pauses (bursts.py) or is resumed. Either way the next one begins behind what dispatchers have taken, and what is
+sent twice they drop. What passes (brokers that do not answer) is tried again with growing pauses for as long as it
+lasts; what does not is one sentence (`Refused`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from biclique.hosts.shuffle.bursts import Bursts
+from biclique.hosts.shuffle.heartbeats import Heartbeats
+from biclique.hosts.shuffle.packing import OutOfPlaces, Packing, dispatcher_of
+from biclique.hosts.shuffle.starts import starts_of
+from biclique.hosts.shuffle.streaming import reports_of, sources_of, start_query
+from biclique.hosts.units.driver import reason_of
+from biclique.hosts.units.restarts import Restarts, Saying
+from biclique.plan.model import Plan
+from biclique.ports.control import Control, Pause
+from biclique.ports.kafka_log import KafkaLog
+from biclique.ports.kafka_sources import SourceTopics
+from biclique.ports.refusals import Refused, Unreachable
+from biclique.tiers.dispatcher import dispatcher_producer
+from biclique.tiers.messages import Address, Heartbeat, Topic
+from biclique.tiers.progress import DispatcherProgress, SourcePartition
+
+LOG = logging.getLogger(__name__)
+SHARED_MEMORY = Path("/dev/shm")
+BEAT_S = 1.0  # between two heartbeats: idleness is known that much later at most
+LOOK_S = 5.0  # between two looks at how many partitions there are
+
+
+class ShufflerDriver:
+    """`access`, `sink`: see `start_query`. `heartbeats`: of an attempt greater than that of every earlier driver
+    of this query."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: Plan,
+        packing: Packing,
+        log: KafkaLog,
+        topics: SourceTopics,
+        access: Sequence[Mapping[str, str]],
+        sink: Mapping[str, str],
+        control: Control,
+        heartbeats: Heartbeats,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._spark, self._plan, self._packing, self._heartbeats = spark, plan, packing, heartbeats
+        self._log, self._topics, self._control, self._stopping = log, topics, control, stopping
+        self._access, self._sink = access, sink
+
+    def run(self) -> None:
+        """Until it is to stop. Raises Refused."""
+        restarts, saying = Restarts(), Saying()
+        while not self._stopping():
+            began = time.monotonic()
+            try:
+                self._one_query()
+                continue
+            except Unreachable as trouble:
+                why = str(trouble)
+                wait_s: float | None = restarts.after_wait(time.monotonic() - began)
+            except (PySparkException, KafkaException) as error:
+                why = reason_of(error)
+                wait_s = restarts.after_failure(time.monotonic() - began)
+            if OutOfPlaces.__name__ in why:
+                raise Refused(f"the shuffler has stopped: {why.partition(': ')[2]}")
+            if wait_s is None:
+                raise Refused(f"the shuffler has failed {restarts.used + 1} times in a row, and has stopped: {why}")
+            if saying.is_due(why, time.monotonic()):
+                LOG.warning("the shuffler begins again in %.1f s: %s", wait_s, why)
+            self._rest(wait_s)
+
+    def _rest(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._stopping() and time.monotonic() < until:
+            time.sleep(0.1)
+
+    def _one_query(self) -> None:
+        paused, taken = self._paused(), self._taken()
+        starts = starts_of(self._plan.query, taken, self._topics)
+        known = set(starts)
+        starts = {key: offset for key, offset in starts.items() if self._name(key.source) not in paused}
+        if not starts:
+            self._rest(BEAT_S)
+            return
+        self._heartbeats.begin(taken, dict(enumerate(sources_of(starts))))
+        with tempfile.TemporaryDirectory(prefix="biclique-shuffler-", dir=_in_memory()) as folder:
+            query = start_query(self._spark, self._topics, self._packing, self._access, self._sink, starts, folder)
+            try:
+                self._follow(query, known, paused)
+            finally:
+                query.stop()
+
+    def _name(self, source: int) -> str:
+        return self._plan.query.sources[source].name
+
+    def _paused(self) -> set[str]:
+        """Those that are paused; one of which the manifest says something else by now is resumed."""
+        declared = {source.name: repr(source) for source in self._plan.query.sources}
+        for name, pause in self._control.paused().items():
+            if pause.declared and declared.get(name) != pause.declared:
+                LOG.info("source %s is read again: its declaration has changed", name)
+                self._control.resume(name)
+        return set(self._control.paused())
+
+    def _pause(self, source: int, why: str) -> None:
+        name = self._name(source)
+        LOG.warning("source %s pauses: %s; mend what writes it or the manifest, then resume it", name, why)
+        self._control.pause(name, Pause(why, repr(self._plan.query.sources[source])))
+
+    def _taken(self) -> dict[SourcePartition, int]:
+        """The place of the last record that dispatchers have taken of each source partition."""
+        client, taken = self._log.client(), dict[SourcePartition, int]()
+        try:
+            for number in range(self._plan.dispatchers):
+                progress = client.read_progress(dispatcher_producer(number))
+                if isinstance(progress, DispatcherProgress):
+                    taken |= progress.last
+        finally:
+            client.close()
+        return taken
+
+    def _follow(self, query: Any, known: set[SourcePartition], paused: set[str]) -> None:
+        """Until it ends, or another one is to take its place. Raises what ended it."""
+        looked, bursts, saying = time.monotonic(), Bursts(self._plan.query.sources), Saying()
+        heartbeats = self._heartbeats
+        while not self._stopping():
+            if query.awaitTermination(BEAT_S):
+                return
+            for report in reports_of(query, heartbeats.batch):
+                if not heartbeats.batch_ended(report):
+                    LOG.warning("reports of batches before number %d were missed", heartbeats.batch)
+                    heartbeats.caught_up_with(self._taken())
+                for source, why in bursts.batch_ended(report, monotonic_ms()).items():
+                    self._pause(source, why)
+            try:
+                self._beat()
+            except Unreachable as trouble:
+                if saying.is_due(str(trouble), time.monotonic()):
+                    LOG.warning("a heartbeat could not be sent, the next one tells the same: %s", trouble)
+            if set(self._control.paused()) != paused:
+                return
+            if time.monotonic() - looked >= LOOK_S:
+                looked = time.monotonic()
+                if set(self._topics.partitions()) != known:
+                    LOG.info("a topic has other partitions than before")
+                    return
+
+    def _beat(self) -> None:
+        """The clock is read before the ends: what came after it is not what this beat is about."""
+        now_ms = monotonic_ms()
+        beats: dict[int, list[Heartbeat]] = {}
+        for beat in self._heartbeats.beats(self._topics.ends(self._heartbeats.partitions), now_ms):
+            number = dispatcher_of(SourcePartition(beat.source, beat.partition), self._plan.dispatchers)
+            beats.setdefault(number, []).append(beat)
+        for number, found in beats.items():
+            self._log.append(Address(Topic.SHUFFLED, number), found)
+
+
+def _in_memory() -> str | None:
+    """A folder that is no disk's, where there is one."""
+    return str(SHARED_MEMORY) if os.access(SHARED_MEMORY, os.W_OK) else None
+
+
+def monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
