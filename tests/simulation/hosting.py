@@ -27,7 +27,7 @@ from biclique.tiers.trimming import keep_from
 from tests.model.bounds import Limits
 from tests.model.domains import vector
 from tests.model.evidence import SourceRecord
-from tests.simulation.byte_bounds import ByteBounds
+from tests.simulation.byte_bounds import byte_bounds_of
 from tests.simulation.scenario import Scenario
 from tests.simulation.short_memory import ShortMemory
 from tests.simulation.shuffler_tasks import BLOCK_RECORDS_MAX
@@ -36,13 +36,22 @@ Tier = tuple[Producer, Callable[[Watch], Loop]]
 
 
 class Hosting:
-    def __init__(self, scenario: Scenario, bounds: ByteBounds, memory: ShortMemory) -> None:
-        self.scenario, self.plan, self.memory = scenario, scenario.plan, memory
+    def __init__(self, seed: int, scenario: Scenario, written_groups: int | None) -> None:
+        self.scenario, self.plan = scenario, scenario.plan
+        self.memory = memory = ShortMemory(seed, self.plan)
+        bounds = byte_bounds_of(seed).writing(written_groups)
         self._written_max, self._shares_max = bounds.written, bounds.held
         self.first_table: RoutingTable = first_table(self.plan)
         self._shufflers = [Shuffler(self.plan.query, n) for n in range(len(self.plan.query.sources))]
         self._reads = ReadLimits(
-            scenario.turn_records, scenario.unit_records, 4096, bounds.turn, bounds.record, small_blocks=1
+            scenario.turn_records,
+            scenario.unit_records,
+            4096,
+            bounds.turn,
+            bounds.record,
+            small_blocks=1,
+            slow_start=memory.slow_start,
+            in_flight_bytes=memory.in_flight_bytes,
         )
         self._limits = JoinerLimits(
             BatchMax(scenario.matches_max, bounds.batch),
@@ -51,6 +60,8 @@ class Hosting:
             segment_rows_min=scenario.blob_rows.least,
             record_bytes=bounds.record,
             payload_bytes_max=scenario.payload_bytes_max,
+            slow_start=memory.slow_start,
+            in_flight_bytes=memory.in_flight_bytes,
         )
 
     @property

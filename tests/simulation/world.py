@@ -26,7 +26,6 @@ from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePa
 from tests.model.auditor import audit, overflow_violations
 from tests.model.bounds import Use
 from tests.model.evidence import Evidence, SourceRecord, Violation
-from tests.simulation.byte_bounds import byte_bounds_of
 from tests.simulation.carrying import carrying_of
 from tests.simulation.coverage import A_START, ABORTED, FAULTS, OVERFLOW, TOGETHER, TRIMMED, crash_at, fates
 from tests.simulation.dispatcher_logs import trim_for_dispatchers
@@ -40,7 +39,6 @@ from tests.simulation.points import Fault
 from tests.simulation.process import Process
 from tests.simulation.scenario import Scenario, scenario_of, varied
 from tests.simulation.sealing import unsealed
-from tests.simulation.short_memory import ShortMemory
 from tests.simulation.shuffler_tasks import ShufflerTasks
 from tests.simulation.store_faults import damage
 from tests.simulation.strikes import Strikes, told
@@ -81,7 +79,7 @@ class World:
         self.strikes, self.stepping, self.shufflers = Strikes(self), None, list[ShufflerTasks]()
         self.log = FakeLog(self.rng, self.chance, carrying_of(seed, self.plan))
         self.store = FaultyStore(self.rng)
-        self.tiers = Hosting(self.scenario, byte_bounds_of(seed).writing(self.focus.written_groups), ShortMemory(seed))
+        self.tiers = Hosting(seed, self.scenario, self.focus.written_groups)
         self.tables: list[RoutingTable] = [self.tiers.first_table]
         self.lower: dict[UnitId, int] = {}  # every unit that ever ran, and where its life began
         self.left: set[UnitId] = set()
@@ -118,8 +116,8 @@ class World:
 
     def orders(self, process: Process) -> Orders:
         seal = self.faults and self.rng.random() < self.scenario.seal_rate
-        pressure = self.tiers.memory.outside(process, self.now)
-        return Orders(seal=seal or self.sealing, finish=self.finishing, pressure=pressure)
+        known = self.tiers.memory.orders(process, self.now, self.log.progress, self.tables[-1])
+        return replace(known, seal=seal or self.sealing, finish=self.finishing)
 
     def table(self, version: int | None) -> RoutingTable | None:
         """What a process sees of the tables: perhaps not the newest yet."""
@@ -453,8 +451,10 @@ class World:
 
     def _drain(self) -> None:
         """No more records: what is in the logs is handled. A bounded run then writes what mergers hold back."""
-        for turn in range(8):
-            self.finishing = turn >= 6 and self.scenario.hold
+        turn = 0
+        while turn < 8:
+            turn += not self.tiers.memory.under_way(self.processes.values())
+            self.finishing = turn > 6 and self.scenario.hold
             self.now += 60
             self.log.settle()
             self._run_until_all_rest()

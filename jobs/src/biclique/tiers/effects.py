@@ -126,12 +126,16 @@ class Consult:
 class Orders:
     """What the host wants of a loop now, and sees of it from outside. `seal`: a joiner or merger checkpoints all that
     it has handled; `stop`: return; `finish`: a merger writes what it holds back, for no input will follow (bounded
-    files); it does so once. `pressure`: of the process's memory, whatever its loop has counted."""
+    files); it does so once. `pressure`: of the process's memory, whatever its loop has counted. `commit_ms`: what the
+    last transaction took; 0: not measured. `reached`: the least committed frontier of those who read what this loop
+    sends; None: not known, or nobody."""
 
     seal: bool = False
     stop: bool = False
     finish: bool = False
     pressure: Pressure = Pressure.NONE
+    commit_ms: int = 0
+    reached: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

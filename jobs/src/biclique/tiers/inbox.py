@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -198,14 +198,15 @@ class Inbox:
 
     # What is handed on.
 
-    def within(self, frontier: int, above: int) -> int:
+    def within(self, frontier: int, above: int, bytes_max: int | None = None) -> int:
         """How far one step from the frontier `above` may go: as far as all blocks that it takes fit into the budget
-        together, and one epoch at least."""
+        together, or into so many bytes if that is less, and one epoch at least."""
+        held_max = self._held_max if bytes_max is None else replace(self._held_max, bytes=bytes_max)
         due = sorted((max(p.epoch, above + 1), p.count, p.size) for p in self._pending if p.epoch <= frontier)
         rows = size = 0
         for epoch, count, more in due:
             rows, size = rows + count, size + more
-            if epoch > due[0][0] and not self._held_max.allows(rows, size):
+            if epoch > due[0][0] and not held_max.allows(rows, size):
                 return epoch - 1
         return frontier
 

@@ -28,6 +28,7 @@ from biclique.tiers.found import pair_size
 from biclique.tiers.inbox import HELD_MAX, INFINITE, HeldMax, Inbox, in_stamp_order, joiner_producer
 from biclique.tiers.matching import BATCH_MAX, Batch, BatchMax, Probing, batches
 from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
+from biclique.tiers.pace import Pace
 from biclique.tiers.payloads import CACHE_BYTES_MAX, Payloads, Wanted
 from biclique.tiers.phases import Mark, Phase, unheard
 from biclique.tiers.pressure import MemoryBudget, Pressed, Pressure
@@ -41,7 +42,7 @@ class JoinerLimits:
     """`batch_max`: of one transaction's matches. `held_max`: of rows above the frontier, and of what one step handles;
     more are read again when needed. `record_bytes`: of a record that it sends on, if that has more rows than one.
     `payload_bytes_max`: of the blocks of shuffled that are kept for their payload. `memory`: of all that the unit holds
-    (tiers/pressure.py); None: not counted."""
+    (tiers/pressure.py); None: not counted. `slow_start`, `in_flight_bytes`: tiers/pace.py."""
 
     batch_max: BatchMax = BATCH_MAX
     held_max: HeldMax = HELD_MAX
@@ -50,6 +51,8 @@ class JoinerLimits:
     record_bytes: int = RECORD_BYTES_MAX
     payload_bytes_max: int = CACHE_BYTES_MAX
     memory: MemoryBudget | None = None
+    slow_start: int = 0
+    in_flight_bytes: int = 1 << 27
 
 
 def limits_within(memory: MemoryBudget) -> JoinerLimits:
@@ -115,6 +118,7 @@ class Joiner:
         self._failed_before = progress.failed
         self._batch_max, self._step_bytes = limits.batch_max, limits.held_max.bytes
         self.pressed, self._lean_to = Pressed(limits.memory), -1
+        self.pace = Pace(limits.slow_start, limits.in_flight_bytes)
         self.states: dict[int, SideState] = {
             n: SideState(
                 self._stage,
@@ -253,7 +257,7 @@ class Joiner:
         self.catching_up = self.pressed.standing = False
         self.inbox.learn(table)
         frontier = self.inbox.frontier(table)
-        if self._reading_again or frontier is None:
+        if self._reading_again or frontier is None or self.pace.waits:
             return None
         for move in self._moves(table):
             if move.source == self.unit:
@@ -267,7 +271,9 @@ class Joiner:
         if frontier <= self.frontier:
             return None
         bound = self._room_to(frontier)
-        within = self.inbox.within(bound, self.frontier) if bound > self.frontier else self.frontier
+        within = self.frontier
+        if bound > self.frontier:
+            within = self.inbox.within(bound, self.frontier, self.pace.share(self._step_bytes))
         if self.pressed.level >= Pressure.SHED:
             self.inbox.shed(within, 0 if self.pressed.level is Pressure.STAND else self._step_bytes // 2)
         self.pressed.standing = within == self.frontier
@@ -358,7 +364,8 @@ class Joiner:
             if totals is not None:
                 yield Batch({}, None), tuple(totals)
                 return
-        for batch in batches(self._probings, probes, fresh_from, resume, self._batch_max):
+        batch_max = replace(self._batch_max, bytes=self.pace.share(self._batch_max.bytes))
+        for batch in batches(self._probings, probes, fresh_from, resume, batch_max):
             self.mark(Phase.EMIT)
             self.counters.matches += sum(len(chunk.probe) for chunks in batch.found.values() for chunk in chunks)
             wanted = self.payloads.wanted(probes, batch.found)
@@ -448,7 +455,8 @@ class Joiner:
         return JoinerTurn(tuple((address, last) for address in addresses), progress)
 
     def committed(self, turn: JoinerTurn) -> None:
-        self.progress = turn.progress
+        self.progress, cursor = turn.progress, turn.progress.cursor
+        self.pace.sent(self.frontier if cursor is None else epoch_of(cursor.probe_stamp), turn.sends)
 
     # Checkpoints.
 

@@ -53,6 +53,7 @@ from biclique.tiers.messages import (
     Topic,
     unit_address,
 )
+from biclique.tiers.pace import Pace
 from biclique.tiers.payload_reading import read_payloads
 from biclique.tiers.payloads import Wanted
 from biclique.tiers.phases import Mark, unheard
@@ -85,7 +86,7 @@ class ReadLimits:
     """Records of one read. `turn_records` and `turn_bytes` bound a dispatcher's transaction, and with it what one epoch
     can hold: the bytes are of what it sends, of more than one record of shuffled. It takes `small_blocks` times as many
     records where those of sources are small, since units may fetch them (plan/semijoin.py). `record_bytes`: of a block
-    that it sends, if that has more rows than one."""
+    that it sends, if that has more rows than one. `slow_start`, `in_flight_bytes`: of its pace (pace.py)."""
 
     turn_records: int = 8
     unit_records: int = 64
@@ -93,6 +94,8 @@ class ReadLimits:
     turn_bytes: int = 1 << 26
     record_bytes: int = RECORD_BYTES_MAX
     small_blocks: int = 32
+    slow_start: int = 0
+    in_flight_bytes: int = 1 << 27
 
 
 READ_LIMITS, JOINER_LIMITS = ReadLimits(), JoinerLimits()
@@ -106,6 +109,7 @@ class Watch:
     dispatcher: Dispatcher | None = None
     joiner: Joiner | None = None
     merger: Merger | None = None
+    pace: Pace | None = None
     mark: Mark = unheard
 
 
@@ -116,12 +120,12 @@ def dispatcher_loop(
     limits: ReadLimits = READ_LIMITS,
     watch: Watch | None = None,
 ) -> Loop:
-    me = dispatcher_producer(number)
+    me, pace = dispatcher_producer(number), Pace(limits.slow_start, limits.in_flight_bytes)
     yield Fence(me)
     progress = yield ReadProgress(me)
     dispatcher = Dispatcher(plan, number, partitions, progress or DispatcherProgress(), limits.record_bytes)
     if watch is not None:
-        watch.dispatcher = dispatcher
+        watch.dispatcher, watch.pace = dispatcher, pace
     source, signals = Address(Topic.SHUFFLED, number), Address(Topic.SIGNALS, 0)
     heard_to, intake = dispatcher.progress.hear_from, Intake(dispatcher.progress.offset)
     turn_records = limits.turn_records * (limits.small_blocks if plan.may_leave_payload else 1)
@@ -129,6 +133,7 @@ def dispatcher_loop(
         orders: Orders = yield Consult()
         if orders.stop:
             return End.STOPPED
+        pace.heed(orders)
         heard: Fetched = yield Read(signals, heard_to, limits.signal_records)
         heard_to = heard.next_offset
         dispatcher.hear(((at, said) for at, said in heard.records if isinstance(said, Signal)), heard_to)
@@ -138,11 +143,13 @@ def dispatcher_loop(
             continue
         if table.version > dispatcher.progress.version + 1:
             return End.FENCED  # the version between was announced in this dispatcher's name: a successor runs
-        if intake.empty:
+        if intake.empty and not pace.waits:
             fetched: Fetched = yield Read(source, intake.read_to, turn_records)
             intake.take(fetched)
         now: int = yield ReadClock()
-        records, next_offset = intake.first(limits.turn_bytes // len(table.units()))
+        records, next_offset = intake.first(pace.share(limits.turn_bytes) // len(table.units()))
+        if pace.waits:
+            records, next_offset = [], dispatcher.progress.offset
         turn = dispatcher.turn(records, next_offset, table, now)
         if turn is None:
             yield Rest(REST_MS)
@@ -151,6 +158,7 @@ def dispatcher_loop(
         if outcome is not Outcome.COMMITTED:
             return _end_of(outcome)
         dispatcher.committed(turn, now)
+        pace.sent(turn.progress.epoch, turn.sends)
         intake.handled(len(records))
 
 
@@ -168,13 +176,14 @@ def joiner_loop(
         raise MissingProgress(f"{owner} has no progress in the log")
     joiner: Joiner = yield from _restored(plan, unit, progress, joiner_limits)
     if watch is not None:
-        watch.joiner, joiner.mark = joiner, watch.mark
+        watch.joiner, watch.pace, joiner.mark = joiner, joiner.pace, watch.mark
     address, serial = unit_address(unit), 0
     while True:
         orders: Orders = yield Consult()
         if orders.stop:
             return End.STOPPED
         joiner.feel(orders.pressure)
+        joiner.pace.heed(orders)
         read = 0
         if not joiner.catching_up:
             some = records_of_a_read(joiner.pressed.level, limits.unit_records)
