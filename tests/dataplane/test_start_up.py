@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -57,8 +58,9 @@ def test_what_kafka_refuses_is_one_sentence_and_a_stop(
     words, environment = command(tmp_path, secure_kafka_server.bootstrap, secrets)
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == REFUSED, done.stderr
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"biclique: Kafka at {secure_kafka_server.bootstrap} refuses us (")
+    (said,) = done.stderr.splitlines()
+    line = json.loads(said)["message"]
+    assert line.startswith(f"Kafka at {secure_kafka_server.bootstrap} refuses us (")
     assert line.endswith("in bootstrapServers" if what == "the authority" else "in its Secret")
     assert secrets["sasl.password"] not in done.stderr + done.stdout
     assert not (tmp_path / "control" / "began.json").exists(), "nothing has begun"
@@ -79,7 +81,7 @@ def test_a_kafka_that_does_not_answer_is_waited_for_and_the_wait_is_said(tmp_pat
     finally:
         process.kill()
         process.wait()
-    line = (tmp_path / "said").read_text().splitlines()[0]
+    line = json.loads((tmp_path / "said").read_text().splitlines()[0])["message"]
     assert line.startswith(f"Kafka at 127.0.0.1:{port} does not answer (")
     assert line.endswith(" s, and trying again for as long as it takes")
     assert "hush-hush" not in line

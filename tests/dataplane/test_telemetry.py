@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.dataplane.followed import PARTNERS, TIERS, USER_SPAN, USER_TRACE, fol
 from tests.dataplane.query import KafkaQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
+OF_JAVA = ("WARNING: Using incubator modules", "Setting default log level", "To adjust logging level")
 RARE = {"biclique.checkpoint.duration"}  # of what need not happen in a short run
 
 
@@ -83,3 +85,10 @@ def test_from_the_record_to_its_results(
         and point.attributes["biclique.source"] == "s"
     ]
     assert max(good) == PARTNERS
+    for tier in TIERS:
+        lines = (tmp_path / f"{tier}.log").read_text().splitlines()
+        said = [json.loads(line) for line in lines if not line.startswith(OF_JAVA)]
+        assert said[0]["event"] == "tier.started"
+        assert {(line["query"], line["tier"]) for line in said} == {(query.name, tier)}
+        units = {line["unit"] for line in said if line["event"] == "unit.started"}
+        assert units == {"shuffler": set(), "dispatcher": {"0", "1"}, "joiner": {"0L0.0", "0R0.0"}}[tier]

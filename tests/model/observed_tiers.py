@@ -46,6 +46,7 @@ class ObservedTiers:
             start_unit(starter, unit, self.table, log.bounds(unit_address(unit)).end)
         sources = range(len(plan.query.sources))
         self._loops: list[Running] = []
+        self.observed: list[Observed] = []
         for number in range(plan.dispatchers):
             mine = [
                 SourcePartition(source, partition)
@@ -73,6 +74,7 @@ class ObservedTiers:
         )
         self.telemetry[owner] = self._telemetry(owner)
         observed = Observed(performer, self.telemetry[owner], self.plan, owner.tier, watch, self._attempt, self._clocks)
+        self.observed.append(observed)
 
         def perform(effect: Effect) -> Any:
             answer = observed(effect)

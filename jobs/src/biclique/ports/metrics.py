@@ -138,6 +138,13 @@ METRICS = (
     Metric("biclique.inbox.rows", Kind.GAUGE, "{row}", "Rows read that wait for the frontier.", ("joiner",)),
     Metric("biclique.inbox.size", Kind.GAUGE, "By", "Bytes of them.", ("joiner",)),
     Metric(
+        "biclique.memory.pressure",
+        Kind.GAUGE,
+        "1",
+        "How hard memory presses: 0 not, 1 reads slowly, 2 sheds what it can, 3 stands still, whatever its load says.",
+        STATEFUL,
+    ),
+    Metric(
         "biclique.checkpoint.age",
         Kind.GAUGE,
         "s",

@@ -114,10 +114,15 @@ class PatientStore:
 
     def _gone(self, failure: StoreUnavailable) -> None:
         if not self._away:
-            LOG.warning("checkpoints: %s: %s; work goes on without them, and they are tried again", self._name, failure)
+            LOG.warning(
+                "checkpoints: %s: %s; work goes on without them, and they are tried again",
+                self._name,
+                failure,
+                extra={"event": "checkpoints.away"},
+            )
         self._away = True
 
     def _back(self) -> None:
         if self._away:
-            LOG.warning("checkpoints: %s: it works again", self._name)
+            LOG.warning("checkpoints: %s: it works again", self._name, extra={"event": "checkpoints.back"})
         self._away = False

@@ -64,7 +64,8 @@ def open_telemetry(settings: Mapping[str, str], identity: Identity) -> Telemetry
 
     telemetry = OtelTelemetry(identity, wanted)
     if telemetry.metrics_port is not None:
-        LOG.info("metrics served", extra={"port": telemetry.metrics_port})
+        port = telemetry.metrics_port
+        LOG.info("metrics are served at port %d", port, extra={"event": "metrics.served", "port": port})
     return telemetry
 
 

@@ -82,7 +82,8 @@ class ShufflerDriver:
             if wait_s is None:
                 raise Refused(f"the shuffler has failed {restarts.used + 1} times in a row, and has stopped: {why}")
             if saying.is_due(why, time.monotonic()):
-                LOG.warning("the shuffler begins again in %.1f s: %s", wait_s, why)
+                told = {"event": "shuffler.restart", "wait_s": wait_s, "why": why}
+                LOG.warning("the shuffler begins again in %.1f s: %s", wait_s, why, extra=told)
             self._rest(wait_s)
 
     def _rest(self, seconds: float) -> None:
@@ -114,13 +115,15 @@ class ShufflerDriver:
         declared = {source.name: repr(source) for source in self._plan.query.sources}
         for name, pause in self._control.paused().items():
             if pause.declared and declared.get(name) != pause.declared:
-                LOG.info("source %s is read again: its declaration has changed", name)
+                told = {"event": "source.resumed", "source": name}
+                LOG.info("source %s is read again: its declaration has changed", name, extra=told)
                 self._control.resume(name)
         return set(self._control.paused())
 
     def _pause(self, source: int, why: str) -> None:
         name = self._name(source)
-        LOG.warning("source %s pauses: %s; mend what writes it or the manifest, then resume it", name, why)
+        told = {"event": "source.paused", "source": name, "why": why}
+        LOG.warning("source %s pauses: %s; mend what writes it or the manifest, then resume it", name, why, extra=told)
         self._control.pause(name, Pause(why, repr(self._plan.query.sources[source])))
 
     def _taken(self) -> dict[SourcePartition, int]:
@@ -144,7 +147,8 @@ class ShufflerDriver:
                 return
             for report in reports_of(query, heartbeats.batch):
                 if not heartbeats.batch_ended(report):
-                    LOG.warning("reports of batches before number %d were missed", heartbeats.batch)
+                    told = {"event": "reports.missed", "batch": heartbeats.batch}
+                    LOG.warning("reports of batches before number %d were missed", heartbeats.batch, extra=told)
                     heartbeats.caught_up_with(self._taken())
                 for source, why in bursts.batch_ended(report, monotonic_ms()).items():
                     self._pause(source, why)
@@ -152,13 +156,14 @@ class ShufflerDriver:
                 self._beat()
             except Unreachable as trouble:
                 if saying.is_due(str(trouble), time.monotonic()):
-                    LOG.warning("a heartbeat could not be sent, the next one tells the same: %s", trouble)
+                    told = {"event": "heartbeat.unsent"}
+                    LOG.warning("a heartbeat could not be sent, the next one tells the same: %s", trouble, extra=told)
             if set(self._control.paused()) != paused:
                 return
             if time.monotonic() - looked >= LOOK_S:
                 looked = time.monotonic()
                 if set(self._topics.partitions()) != known:
-                    LOG.info("a topic has other partitions than before")
+                    LOG.info("a topic has other partitions than before", extra={"event": "source.repartitioned"})
                     return
 
     def _beat(self) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from biclique.hosts.logs import begin_logging
 from biclique.ports.telemetry import Identity, Telemetry
 from biclique.ports.telemetry_settings import open_tracing
 from biclique.ports.trace_context import followed
@@ -79,5 +80,7 @@ def untraced(block: SourceBlock, records: pa.RecordBatch, began_ns: int) -> Sour
 @functools.lru_cache(maxsize=4)
 def tracing_of(query: Query, attempt: int) -> Callable[[SourceBlock, pa.RecordBatch, int], SourceBlock]:
     """Once a worker. `attempt`: of the tier, as its driver has it."""
-    telemetry = open_tracing(os.environ, Identity(query.name, "shuffler", f"worker {os.getpid()}", attempt))
+    whose = Identity(query.name, "shuffler", f"worker {os.getpid()}", attempt)
+    begin_logging(whose.query, whose.tier, whose.unit)
+    telemetry = open_tracing(os.environ, whose)
     return untraced if telemetry is None else Tracing(telemetry, query)

@@ -6,6 +6,7 @@ the others find it done.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from biclique.hosts.logs import begin_logging
 from biclique.hosts.shuffle.packing import Packing
 from biclique.hosts.spark import LOG_SETTINGS, refuse_without_java
 from biclique.hosts.units.connections import kafka_settings, source_topics, spark_sink, spark_sources
@@ -38,11 +40,12 @@ from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.routing.table import Subgroup
 
+LOG = logging.getLogger(__name__)
 RECORDS_PER_BLOCK = 16_384
 POLLING_DELAY = "50ms"  # between two looks at topics with nothing new; Spark's own 10 ms are a tenth of a core
-_LOGGING = f"-Dlog4j2.configurationFile={LOG_SETTINGS}"
-UNITS_JAVA = f"{_LOGGING} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # this Java only holds the units' sockets
-SHUFFLER_JAVA = f"{_LOGGING} -XX:+UseParallelGC"
+JAVA = "spark.driver.extraJavaOptions"
+UNITS_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # this Java only holds the units' sockets
+SHUFFLER_JAVA = "-XX:+UseParallelGC"
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stoppin
     wanted_of(os.environ)  # refused before anything is started
     control = ControlFolder(Path(around.control))
     settings, topics = kafka_settings(around), source_topics(around, plan.query)
+    begin_logging(plan.query.name, tier)
     if tier in ("joiner", "merger"):
         look_at_store(around, plan.query, control.table(None) is not None, stopping)
 
@@ -72,13 +76,14 @@ def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stoppin
 
     if not patiently(begin, stopping):
         return
+    LOG.info("the tier begins", extra={"event": "tier.started"})
     if tier == "shuffler":
         _run_shuffler(plan, options, control, topics, stopping)
         return
     specs = [UnitSpec(options.manifest, tier, name, around) for name in _names(plan, tier, subgroup)]
     name = f"driver {tier}" if subgroup is None else f"driver {tier} {subgroup}"
     attempt = control.next_attempt(name)
-    context = _spark(f"{around.prefix}-{tier}", len(specs), {"spark.driver.extraJavaOptions": UNITS_JAVA}).sparkContext
+    context = _spark(f"{around.prefix}-{tier}", len(specs), {JAVA: UNITS_JAVA}).sparkContext
     try:
         TierDriver(SparkJobs(context), specs, stopping, lambda: control.attempts(name) > attempt, control.tell).run()
     finally:
@@ -147,8 +152,16 @@ def _shuffling(jars: Sequence[Path]) -> dict[str, str]:
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         # Without Hadoop's checksum files, each of which would be a file more to make and to rename.
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-        "spark.driver.extraJavaOptions": SHUFFLER_JAVA,
+        JAVA: SHUFFLER_JAVA,
     }
+
+
+def _logging(query: str, tier: str) -> str:
+    """What Java logs is lines of JSON too, where no person is looking."""
+    if sys.stderr.isatty():
+        return f"-Dlog4j2.configurationFile={LOG_SETTINGS}"
+    settings = LOG_SETTINGS.with_name("log4j2-tier.properties")
+    return f"-Dlog4j2.configurationFile={settings} -Dbiclique.query={query} -Dbiclique.tier={tier}"
 
 
 def _spark(name: str, slots: int, more: Mapping[str, str]) -> Any:
@@ -166,6 +179,7 @@ def _spark(name: str, slots: int, more: Mapping[str, str]) -> Any:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",
         **more,
+        JAVA: f"{_logging(*name.rsplit('-', 1))} {more[JAVA]}",
     }
     builder = SparkSession.builder
     for key, value in settings.items():

@@ -44,7 +44,7 @@ class Conditions:
             return
         if not logic.pressed.standing:
             if self._told:
-                LOG.info("%s has room again and goes on", self._name)
+                LOG.info("%s has room again and goes on", self._name, extra={"event": "unit.moves"})
                 self._control.tell(self._name, None)
             self._since, self._told = None, False
             return
@@ -54,7 +54,7 @@ class Conditions:
         if not self._told and now >= self._since + MOMENT_S:
             self._told = True
             why = self._sentence(logic.held_bytes)
-            LOG.warning("%s stands still: %s", self._name, why)
+            LOG.warning("%s stands still: %s", self._name, why, extra={"event": "unit.stands", "why": why})
             self._control.tell(self._name, Condition(State.STANDS, why))
 
     def _sentence(self, held: int) -> str:

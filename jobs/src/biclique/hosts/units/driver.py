@@ -20,12 +20,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from biclique.hosts.logs import begin_logging
 from biclique.hosts.units.ending import Ending, Kind
 from biclique.hosts.units.process import run_unit
 from biclique.hosts.units.restarts import Restarts, Saying
 from biclique.hosts.units.spec import UnitSpec
 from biclique.ports.control import Condition, State
 from biclique.ports.refusals import Refused, StartAnew
+from biclique.query.compile import compile_manifest
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.5  # between two looks at whether a later driver has been started
@@ -69,7 +71,10 @@ def reason_of(error: Exception) -> str:
 def run_specs(specs: Iterator[str]) -> Iterator[str]:
     """What a task does: one unit."""
     for text in specs:
-        yield run_unit(UnitSpec.from_json(text)).to_json()
+        spec = UnitSpec.from_json(text)
+        begin_logging(compile_manifest(spec.manifest).name, spec.tier, spec.name)
+        LOG.info("the unit begins", extra={"event": "unit.started"})
+        yield run_unit(spec).to_json()
 
 
 class SparkJobs:
@@ -134,7 +139,9 @@ class TierDriver:
             for thread in threads:
                 thread.join(LOOK_S)
             if not self._ended.is_set() and self._superseded():
-                LOG.warning("a later driver of this tier has been started, so this one ends")
+                LOG.warning(
+                    "a later driver of this tier has been started, so this one ends", extra={"event": "tier.superseded"}
+                )
                 self._ended.set()
                 self._jobs.cancel()
         if self._failure is not None:
@@ -150,7 +157,7 @@ class TierDriver:
             ran_s = time.monotonic() - began
             match ending:
                 case Kind.OVER:
-                    LOG.info("%s has ended: %s", unit, why)
+                    LOG.info("%s has ended: %s", unit, why, extra={"event": "unit.ended", "of": unit, "why": why})
                     return
                 case Kind.MEND:
                     self._stop(unit, f"has stopped: {why}", TierFailed if self._java_is_gone else TierStopped)
@@ -169,7 +176,8 @@ class TierDriver:
                 self._stop(unit, f"has failed {count} times in a row, and is not started again: {why}", TierFailed)
                 return
             if saying.is_due(why, time.monotonic()):
-                LOG.warning("%s starts again in %.1f s: %s", unit, wait_s, why)
+                told = {"event": "unit.restart", "of": unit, "wait_s": wait_s, "why": why}
+                LOG.warning("%s starts again in %.1f s: %s", unit, wait_s, why, extra=told)
             self._ended.wait(wait_s)
 
     def _run_once(self, spec: UnitSpec) -> tuple[Kind | None, str]:

@@ -91,7 +91,12 @@ def _of_joiner(joiner: Joiner) -> Iterator[Point]:
         yield Point("biclique.state.size", state.size_bytes, {SIDE: SIDES[side]})
     yield Point("biclique.inbox.rows", joiner.inbox.rows_held)
     yield Point("biclique.inbox.size", joiner.inbox.bytes_held)
+    yield Point("biclique.memory.pressure", joiner.pressed.level)
 
 
 def _of_merger(merger: Merger) -> Sequence[Point]:
-    return Point("biclique.state.rows", len(merger.groups)), Point("biclique.state.size", merger.size_bytes)
+    return (
+        Point("biclique.state.rows", len(merger.groups)),
+        Point("biclique.state.size", merger.size_bytes),
+        Point("biclique.memory.pressure", merger.pressed.level),
+    )

@@ -27,7 +27,10 @@ def patiently(action: Callable[[], None], stopping: Callable[[], bool]) -> bool:
             wait_s = restarts.after_wait(0.0)
             if saying.is_due(str(trouble), time.monotonic()):
                 waited_s = time.monotonic() - began
-                LOG.warning("%s; waited %.0f s, and trying again for as long as it takes", trouble, waited_s)
+                told = {"event": "kafka.away", "waited_s": round(waited_s), "wait_s": wait_s}
+                LOG.warning(
+                    "%s; waited %.0f s, and trying again for as long as it takes", trouble, waited_s, extra=told
+                )
             deadline = time.monotonic() + wait_s
             while time.monotonic() < deadline and not stopping():
                 time.sleep(LOOK_S)

@@ -87,12 +87,20 @@ def _look(place: str, ask: Callable[[], None], has_begun: bool, stopping: Callab
         except StoreRefusal as refusal:
             if not has_begun:
                 raise Refused(f"{place}: {refusal}; correct its Secret or its secretRef in spec.state") from None
-            LOG.warning("%s: %s; units work on without checkpoints until it is corrected", place, refusal)
+            told = {"event": "checkpoints.refused", "place": place}
+            LOG.warning("%s: %s; units work on without checkpoints until it is corrected", place, refusal, extra=told)
             return
         except StoreUnavailable as trouble:
             if time.monotonic() > deadline:
                 waited = f"{STORE_PATIENCE_S:.0f} s"
-                LOG.warning("%s: %s (waited %s); units work on without checkpoints until then", place, trouble, waited)
+                told = {"event": "checkpoints.away", "place": place}
+                LOG.warning(
+                    "%s: %s (waited %s); units work on without checkpoints until then",
+                    place,
+                    trouble,
+                    waited,
+                    extra=told,
+                )
                 return
         time.sleep(STORE_PAUSE_S)
 
