@@ -50,6 +50,11 @@ class Kafka:
         self.client, self.prefix = {"bootstrap.servers": server.bootstrap}, f"log-{uuid.uuid4().hex[:8]}"
         self.admin = AdminClient(self.client)
 
+    def remove(self) -> None:
+        topics = [name for name in self.admin.list_topics(timeout=30).topics if name.startswith(self.prefix)]
+        for future in self.admin.delete_topics(topics).values():
+            future.result(30)
+
     def topic(self, name: str, **settings: str) -> str:
         made = {key.replace("_", "."): value for key, value in settings.items()}
         topic = NewTopic(f"{self.prefix}.{name}", 1, 1, config=made)
@@ -87,9 +92,7 @@ def kafka(kafka_server: KafkaServer) -> Iterator[Kafka]:
     made.topic("0L0")
     made.topic("0L0.progress")
     yield made
-    topics = [name for name in made.admin.list_topics(timeout=30).topics if name.startswith(made.prefix)]
-    for future in made.admin.delete_topics(topics).values():
-        future.result(30)
+    made.remove()
 
 
 def results(*texts: str, first: int = 0) -> Results:

@@ -15,6 +15,7 @@ from biclique.tiers.trimming import keep_signals_from
 from tests.simulation.coverage import TRIMMED_PAYLOAD
 from tests.simulation.fake_log import FakeLog
 from tests.simulation.hosting import Hosting
+from tests.simulation.trimmer import trim_to
 
 
 def trim_for_dispatchers(
@@ -25,8 +26,12 @@ def trim_for_dispatchers(
     dispatchers = [progress for progress in known if isinstance(progress, DispatcherProgress)]
     if len(dispatchers) < len(known):
         return Counter()
-    log.trim(Address(Topic.SIGNALS, 0), min(keep_signals_from(dispatchers), heard_to))
-    return _trim_shuffled(tiers, log, dispatchers, tables, units) if tiers.plan.may_leave_payload else Counter()
+    trim_to(log, Address(Topic.SIGNALS, 0), min(keep_signals_from(dispatchers), heard_to))
+    if tiers.plan.may_leave_payload:
+        return _trim_shuffled(tiers, log, dispatchers, tables, units)
+    for number, progress in enumerate(dispatchers):
+        trim_to(log, Address(Topic.SHUFFLED, number), progress.offset)
+    return Counter()
 
 
 def _trim_shuffled(
@@ -45,6 +50,5 @@ def _trim_shuffled(
     for number, progress in enumerate(dispatchers):
         address = Address(Topic.SHUFFLED, number)
         keep = keep_shuffled_from(number, progress, tables[progress.version], referred)
-        counted[TRIMMED_PAYLOAD] += keep > log.bounds(address).start
-        log.trim(address, keep)
+        counted[TRIMMED_PAYLOAD] += trim_to(log, address, keep)
     return counted

@@ -3,7 +3,7 @@ common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,10 +20,9 @@ from biclique.tiers.joiner import JoinerLimits
 from biclique.tiers.loops import ReadLimits, Watch, dispatcher_loop, joiner_loop, merger_loop
 from biclique.tiers.matching import BatchMax
 from biclique.tiers.merger import merger_producer
-from biclique.tiers.messages import DeadRecord, Producer, Record, SourceBlock
-from biclique.tiers.progress import JoinerProgress, SourcePartition
+from biclique.tiers.messages import DeadRecord, Producer, SourceBlock
+from biclique.tiers.progress import SourcePartition
 from biclique.tiers.shuffler import Arrivals, Shuffler
-from biclique.tiers.trimming import keep_from
 from tests.model.bounds import Limits
 from tests.model.domains import vector
 from tests.model.evidence import SourceRecord
@@ -118,14 +117,3 @@ class Hosting:
         arrived = np.array([r.arrived_us for r in readable], np.int64)
         arrivals = Arrivals(arrived, [r.raw for r in readable])
         return self._shufflers[key.source].pack(key.partition, predecessor, offsets, times, columns, dead, arrivals)
-
-    def keep_from(
-        self,
-        table: RoutingTable,
-        units: list[UnitId],
-        running: frozenset[UnitId],
-        progress: dict[UnitId, JoinerProgress],
-        records: Iterator[tuple[int, Record]],
-        end: int,
-    ) -> int:
-        return keep_from(self.plan, table, units, running, progress, records, end)

@@ -42,6 +42,7 @@ from tests.simulation.sealing import unsealed
 from tests.simulation.shuffler_tasks import ShufflerTasks
 from tests.simulation.store_faults import damage
 from tests.simulation.strikes import Strikes, told
+from tests.simulation.trimmer import Trimmer
 
 PASSES_MAX = 40
 START_CRASHES = 0.2  # at each of its few steps, where units are started slowly
@@ -93,6 +94,7 @@ class World:
         )
         self.starting: Starting | None = None
         self._heard_to = 0
+        self.trimmer = Trimmer(self.plan, self.log)
         for number in range(self.plan.dispatchers):
             self._run(self.tiers.dispatcher(number))
         for unit in self.tables[0].units():
@@ -331,23 +333,19 @@ class World:
             self.zombies.append(process)
 
     def _trim(self) -> None:
-        """Each unit partition, by the rule of tiers/trimming.py and what is committed."""
+        """By the rules of tiers/trimming.py and what is committed."""
         progress = self._unit_progress()
         running = frozenset(unit for unit in self.lower if joiner_producer(unit) in self.processes)
         for address in sorted({unit_address(unit) for unit in self.lower}, key=str):
             units = [unit for unit in self.lower if unit_address(unit) == address]
-            partition = self.log.partitions[address]
-            end = partition.last_stable
-            held = partition.committed(partition.start, end)
-            before = self.tiers.keep_from(self.tables[-1], units, running, progress, held, end)
-            if before > partition.start:
-                self.log.trim(address, min(before, end))
+            if self.trimmer.trim_units(address, units, self.tables[-1], running, progress):
                 self.happened[TRIMMED] += 1
                 owners = [self.processes[joiner_producer(unit)] for unit in units if unit in running]
                 for process in self.strikes.trimmed(owners):
                     self._crash(process)
                 self._strike_receivers(units)
         self.happened += trim_for_dispatchers(self.tiers, self.log, self.tables, progress, self._heard_to)
+        self.trimmer.trim_shares()
 
     def _strike_receivers(self, sources: list[UnitId]) -> None:
         """Those who own what was moved from the units of a partition that has just been trimmed."""

@@ -15,6 +15,8 @@
   either way, and so are rows that stand until the next of their group, which a zombie must not write again.
 * Progress is a record and not an offset commit's metadata: librdkafka's `send_offsets_to_transaction` may wait for ever
   for a coordinator (its issue 5456: the time-out is not looked at), and metadata is bounded by 4 kB.
+* The timestamp of a message to a unit or a merger says until when it is needed (`needed_until` of tiers/trimming.py),
+  so that trimming asks the broker and reads nothing.
 * What Kafka says is told as in ports/kafka_errors.py.
 
 Clients do not survive a fork: make this object in the process that uses it.
@@ -47,6 +49,7 @@ from biclique.ports.wire import Message, Wire
 from biclique.tiers.effects import Commit, Fetched, Outcome
 from biclique.tiers.messages import Address, LateTuples, Producer, Record, Results, SetAside, Topic
 from biclique.tiers.progress import Progress
+from biclique.tiers.trimming import needed_until, trimmed_by
 
 ATTEMPT_SHIFT = 32  # incarnations of a later attempt are greater than all of an earlier one
 PROGRESS = ".progress"
@@ -54,6 +57,8 @@ MESSAGE_BYTES_MAX = 8 << 20  # as the topics are made (ports/kafka_topics.py)
 DEFAULT_BYTES_MAX = 1_048_588  # of a message, where a broker's settings say nothing
 BATCH_BYTES, BATCH_OVERHEAD = 1_000_000, 512
 QUEUE_KBYTES = 65_536  # of messages on their way to the broker; more wait
+ORIGIN_MS = 10**16  # of timestamps that say until when a record is needed: event times may be before 1970
+NOT_NEEDED = 1  # before all of them
 TRANSACTION_MS = 60_000  # an open one blocks every reader of its partitions: well above SECONDS, and no more
 
 
@@ -163,6 +168,13 @@ class KafkaLog:
                     with told(f"looking at partition {place.partition} of topic {place.topic}"):
                         raise
                 time.sleep(0.05)
+
+    def first_needed(self, address: Address, watermark: int) -> int | None:
+        """The first record that says that it is needed at this watermark; None: there is none. Each says so by its
+        timestamp, so the broker finds it, and nobody reads."""
+        place = TopicPartition(*topic_of(self.settings.prefix, address))
+        found = self._offset(place, OffsetSpec.for_timestamp(_timestamp(watermark)))
+        return None if found < 0 else found
 
     def trim(self, address: Address, before: int) -> None:
         topic, partition = topic_of(self.settings.prefix, address)
@@ -294,8 +306,10 @@ class KafkaClient:
                     self._produce(producer, deadline, topic, parcel.value, partition=partition, headers=headers)
             case _:
                 message = self._wire.encode(record)
-                headers = dict(message.headers)
-                self._produce(producer, deadline, topic, message.value, partition=partition, headers=headers)
+                more: dict[str, Any] = {"partition": partition, "headers": dict(message.headers)}
+                until = needed_until(self._wire.plan, record)
+                more["timestamp"] = NOT_NEEDED if until is None else _timestamp(until) + 1
+                self._produce(producer, deadline, topic, message.value, **more)
 
     def _repeating(self) -> KafkaProducer:
         if self._plain is None:
@@ -370,6 +384,11 @@ class KafkaClient:
             return  # it will time out
 
 
+def _timestamp(time_us: int) -> int:
+    """An event time as the timestamp of a message, rounded down; never negative."""
+    return time_us // 1000 + ORIGIN_MS
+
+
 def _left(deadline: float) -> float:
     return max(0.001, deadline - time.monotonic())
 
@@ -380,5 +399,7 @@ def input_of(owner: Producer) -> Address:
             return Address(Topic.SHUFFLED, owner.name)
         case "merger":
             return Address(Topic.PARTIALS, owner.name)
+        case "trimmer":
+            return trimmed_by(owner)
         case _:
             return Address(Topic.UNIT, owner.name.partition("#")[0])

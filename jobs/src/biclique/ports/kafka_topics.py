@@ -24,7 +24,16 @@ from biclique.ports.refusals import UnfitTopic
 
 SECONDS = 30.0
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-LOG = {**KEPT, "max.message.bytes": str(MESSAGE_BYTES_MAX)}
+LONG_MAX = str((1 << 63) - 1)
+LOG = {
+    **KEPT,
+    "max.message.bytes": str(MESSAGE_BYTES_MAX),
+    "message.timestamp.type": "CreateTime",  # it says until when a record is needed (ports/kafka_log.py)
+    "message.timestamp.before.max.ms": LONG_MAX,
+    "message.timestamp.after.max.ms": LONG_MAX,
+    "segment.ms": LONG_MAX,  # goes by timestamps
+    "segment.bytes": str(1 << 27),  # what is trimmed is freed by the segment
+}
 NEWEST = {
     "cleanup.policy": "compact",
     "segment.bytes": str(1 << 20),

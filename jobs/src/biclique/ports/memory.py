@@ -15,7 +15,8 @@ from biclique.ports.checkpoints import KEPT
 from biclique.ports.log import Bounds
 from biclique.tiers.effects import BlobsLost, Commit, Fetched, Outcome, Publication
 from biclique.tiers.messages import Address, Producer, Record
-from biclique.tiers.progress import Manifest, Progress
+from biclique.tiers.progress import Manifest, Progress, TrimProgress
+from biclique.tiers.trimming import TRIMMER, trimmed_by
 
 ATTEMPT_SHIFT = 32  # incarnations of a later attempt are greater than all of an earlier one
 
@@ -99,6 +100,8 @@ class MemoryLog:
 
     def _read_progress(self, owner: Producer) -> Progress | None:
         with self._changed:
+            if owner.tier == TRIMMER:  # only its owner can trim it, and a new one begins where an old one ended
+                return TrimProgress(self._partitions[trimmed_by(owner)].start)
             return self._progress.get(owner)
 
     def _read(self, address: Address, offset: int, limit: int) -> Fetched:

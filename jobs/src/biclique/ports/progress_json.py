@@ -14,6 +14,7 @@ from biclique.tiers.progress import (
     MergerProgress,
     Progress,
     SourcePartition,
+    TrimProgress,
 )
 
 
@@ -59,6 +60,8 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "cursor": None if progress.cursor is None else [progress.cursor.frontier, *progress.cursor.place],
                 "read_to": progress.read_to,
             }
+        case TrimProgress():
+            return {"kind": "trimmer", "before": progress.before}
 
 
 def decode_progress(values: Mapping[str, Any]) -> Progress:
@@ -78,6 +81,8 @@ def decode_progress(values: Mapping[str, Any]) -> Progress:
         values["senders"] = tuple(decode_unit(unit) for unit in values["senders"])
         values["counted"] = tuple(values["counted"])
         return JoinerProgress(**values)
+    if kind == "trimmer":
+        return TrimProgress(**values)
     assert kind == "merger", kind
     values["senders"] = tuple(decode_unit(unit) for unit in values["senders"])
     if values["cursor"] is not None:

@@ -48,7 +48,7 @@ class Wire:
     """Of one query."""
 
     def __init__(self, plan: Plan) -> None:
-        query = plan.query
+        self.plan, query = plan, plan.query
         self._sides = [
             [(side.types, len(side.relations), side.payload) for side in stage.sides] for stage in plan.stages
         ]

@@ -67,6 +67,7 @@ from biclique.tiers.progress import (
     SourcePartition,
 )
 from biclique.tiers.ranking import ranked, take_totals, totals_of
+from biclique.tiers.reading_on import read_on
 from biclique.tiers.state import Adoption
 from biclique.tiers.waiting import SHARES_MAX
 
@@ -75,10 +76,6 @@ REST_MS = 10  # how long a loop that found nothing to do lets others go first
 
 class MissingProgress(Exception):
     """Progress that was there is gone: going on would lose or double results. A loud stop, for a person to look at."""
-
-
-class TrimmedTooFar(Exception):
-    """Records that are still needed are gone from the log: going on would lose results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +141,7 @@ def dispatcher_loop(
         if table.version > dispatcher.progress.version + 1:
             return End.FENCED  # the version between was announced in this dispatcher's name: a successor runs
         if intake.empty and not pace.waits:
-            fetched: Fetched = yield Read(source, intake.read_to, turn_records)
-            intake.take(fetched)
+            intake.take((yield from read_on(source, intake.read_to, turn_records)))
         now: int = yield ReadClock()
         records, next_offset = intake.first(pace.share(limits.turn_bytes) // len(table.units()))
         if pace.waits:
@@ -187,7 +183,7 @@ def joiner_loop(
         read = 0
         if not joiner.catching_up:
             some = records_of_a_read(joiner.pressed.level, limits.unit_records)
-            fetched: Fetched = yield Read(address, joiner.next_offset, some)
+            fetched = yield from read_on(address, joiner.next_offset, some)
             for offset, record in fetched.records:
                 joiner.take(offset, record)
             joiner.read_to(fetched.next_offset)
@@ -389,7 +385,7 @@ def _read_through(
 ) -> Generator[Effect, Any, None]:
     """What the log still holds of a stretch that is known to have been written."""
     while at < end:
-        fetched: Fetched = yield Read(address, at, 64)
+        fetched = yield from read_on(address, at, 64)
         for offset, record in fetched.records:
             if offset < end:
                 take(offset, record)
@@ -429,7 +425,7 @@ def merger_loop(
             return End.STOPPED
         merger.feel(orders.pressure)
         some = records_of_a_read(merger.pressed.level, limits.unit_records)
-        fetched: Fetched = yield Read(address, merger.next_offset, some)
+        fetched = yield from read_on(address, merger.next_offset, some)
         for offset, record in fetched.records:
             merger.take(offset, record)
         merger.read_to(fetched.next_offset)

@@ -96,7 +96,14 @@ class MergerProgress:
     read_to: int = 0
 
 
-Progress = DispatcherProgress | JoinerProgress | MergerProgress
+@dataclass(frozen=True, slots=True)
+class TrimProgress:
+    """What is below this offset of a partition was trimmed by ourselves, or is about to be: nobody needs it."""
+
+    before: int
+
+
+Progress = DispatcherProgress | JoinerProgress | MergerProgress | TrimProgress
 
 
 class BlobRef(NamedTuple):

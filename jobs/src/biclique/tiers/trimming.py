@@ -12,16 +12,22 @@ first that tells of its first epoch or a later one. One that ran ahead said so l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from biclique.core.ranks import Totals
+import numpy as np
+
+from biclique.core.ranks import Counts, Totals
 from biclique.plan.model import Plan
 from biclique.routing.protocol import Role
 from biclique.routing.table import RoutingTable, UnitId
-from biclique.tiers.messages import Block, Record, Signal
+from biclique.tiers.messages import Address, Block, Partials, Producer, Record, Signal, Topic
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress
 from biclique.tiers.ranking import ranked, take_totals, totals_of
 from biclique.tiers.state import oldest_needed
+
+TRIMMER = "trimmer"  # the tier of those who own a TrimProgress
+FOREVER = 1 << 62  # above every watermark
 
 
 def owners(unit: UnitId, table: RoutingTable, running: frozenset[UnitId]) -> frozenset[UnitId]:
@@ -31,6 +37,52 @@ def owners(unit: UnitId, table: RoutingTable, running: frozenset[UnitId]) -> fro
         if move.source == unit:
             found |= owners(move.target, table, running)
     return frozenset(found)
+
+
+class Need(NamedTuple):
+    """Of one unit partition. `watermark`, `counted`: the least of those who own its tuples; None: nobody does."""
+
+    unhandled: int  # the oldest offset that somebody has yet to handle
+    watermark: int | None
+    counted: Counts
+
+
+def need_of(
+    table: RoutingTable,
+    units: Iterable[UnitId],
+    running: frozenset[UnitId],
+    progress: Mapping[UnitId, JoinerProgress],
+    end: int,
+) -> Need | None:
+    """`units`: every generation that ever used the partition; `end`: of the partition. None: one has only begun, and
+    its progress does not show yet: nothing may go."""
+    units = tuple(units)
+    needing = frozenset(owner for unit in units for owner in owners(unit, table, running))
+    if not needing <= progress.keys():
+        return None
+    return Need(
+        min((progress[unit].offset for unit in units if unit in running), default=end),
+        min((progress[owner].watermark for owner in needing), default=None),
+        tuple(map(min, zip(*(progress[owner].counted for owner in needing), strict=False))),
+    )
+
+
+def needed_until(plan: Plan, record: Record) -> int | None:
+    """The greatest watermark at which somebody may still ask for something that the record brought; None: it holds
+    nothing that outlives its handling. FOREVER also where a watermark alone does not tell."""
+    match record:
+        case Block() if record.role is not Role.PROBE and len(record.rows):
+            side = plan.stages[record.stage].sides[record.side]
+            if side.count_window is not None or side.window_us is None:
+                return FOREVER
+            return int(record.rows.oldest.max()) + side.window_us
+        case Partials() if len(record.newest):
+            # A group is forgotten when the watermark has come to the end of its window, and what is written once by
+            # other rules depends on all that was written before.
+            tumble_us = plan.query.tumble_us
+            return FOREVER if tumble_us is None else int(np.asarray(record.keys[-1].values).max()) + tumble_us
+        case _:
+            return None
 
 
 def keep_from(
@@ -44,17 +96,15 @@ def keep_from(
 ) -> int:
     """The first offset to keep of one unit partition. `units`: every generation that ever used it; `records`: what it
     holds from its start on, in order."""
-    units, records = tuple(units), tuple(records)
+    records = tuple(records)
     totals = totals_of(plan)
     for offset, record in records:
         if totals is not None and isinstance(record, Signal):
             take_totals(totals, offset, record)
-    needing = frozenset(owner for unit in units for owner in owners(unit, table, running))
-    if not needing <= progress.keys():
-        return 0  # one has only begun, and its progress does not show yet
-    unhandled = min((progress[unit].offset for unit in units if unit in running), default=end)
-    watermark = min((progress[owner].watermark for owner in needing), default=None)
-    counted = tuple(map(min, zip(*(progress[owner].counted for owner in needing), strict=False)))
+    need = need_of(table, units, running, progress, end)
+    if need is None:
+        return 0
+    unhandled, watermark, counted = need
     for offset, record in records:
         if offset >= unhandled:
             return _with_totals(offset, totals, records)
@@ -76,6 +126,30 @@ def _with_totals(keep: int, totals: Totals | None, records: Sequence[tuple[int, 
     first = min((record.epoch for record in stored), default=None)
     told = None if first is None else totals.earliest_above(first - 1)
     return keep if told is None else min(keep, told)
+
+
+def first_needed(plan: Plan, records: Iterable[tuple[int, Record]], watermark: int) -> int | None:
+    """As a log finds it that keeps `needed_until` of each record."""
+    for offset, record in records:
+        until = needed_until(plan, record)
+        if until is not None and until >= watermark:
+            return offset
+    return None
+
+
+def keep_with(unhandled: int, watermark: int | None, needed: Callable[[int], int | None]) -> int:
+    """The first offset to keep where a watermark alone tells what is needed. `needed`: as `first_needed`."""
+    first = None if watermark is None else needed(watermark)
+    return unhandled if first is None else min(unhandled, first)
+
+
+def trimmer_of(address: Address) -> Producer:
+    return Producer(TRIMMER, str(address))
+
+
+def trimmed_by(trimmer: Producer) -> Address:
+    topic, _, partition = trimmer.name.partition("/")
+    return Address(Topic(topic), int(partition) if partition.isdigit() else partition)
 
 
 def keep_signals_from(dispatchers: Iterable[DispatcherProgress]) -> int:

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from biclique.hosts.units.connections import kafka_settings, source_topics, spar
 from biclique.hosts.units.driver import JAVA_GONE, SparkJobs, TierDriver, java_is_gone
 from biclique.hosts.units.founding import found
 from biclique.hosts.units.patience import patiently
+from biclique.hosts.units.process import unit_of
 from biclique.hosts.units.spec import Surroundings, UnitSpec
 from biclique.hosts.units.start_up import (
     cluster_of,
@@ -28,6 +30,7 @@ from biclique.hosts.units.start_up import (
     note_what_begins,
     refuse_what_state_cannot_follow,
 )
+from biclique.hosts.units.trimming import Trimming, tables_of, trimmed_meanwhile
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
@@ -38,7 +41,7 @@ from biclique.ports.telemetry import Identity
 from biclique.ports.telemetry_settings import open_telemetry, wanted_of
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
-from biclique.routing.table import Subgroup
+from biclique.routing.table import Subgroup, UnitId
 
 LOG = logging.getLogger(__name__)
 RECORDS_PER_BLOCK = 16_384
@@ -84,8 +87,16 @@ def run_tier(tier: str, subgroup: Subgroup | None, options: TierOptions, stoppin
     name = f"driver {tier}" if subgroup is None else f"driver {tier} {subgroup}"
     attempt = control.next_attempt(name)
     context = _spark(f"{around.prefix}-{tier}", len(specs), {JAVA: UNITS_JAVA}).sparkContext
+    driver = TierDriver(SparkJobs(context), specs, stopping, lambda: control.attempts(name) > attempt, control.tell)
+
+    def units() -> frozenset[UnitId]:
+        return frozenset(unit_of(plan, spec.name) for spec in specs if spec.name not in driver.left)
+
+    log = KafkaLog(settings, Wire(plan))
+    trimming = Trimming(plan, tier, name, log, partial(tables_of, control), units if tier == "joiner" else frozenset)
     try:
-        TierDriver(SparkJobs(context), specs, stopping, lambda: control.attempts(name) > attempt, control.tell).run()
+        with trimmed_meanwhile(trimming):
+            driver.run()
     finally:
         if not java_is_gone(context):
             context.stop()

@@ -28,6 +28,7 @@ from biclique.hosts.units.spec import UnitSpec
 from biclique.ports.control import Condition, State
 from biclique.ports.refusals import Refused, StartAnew
 from biclique.query.compile import compile_manifest
+from biclique.tiers.effects import End
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.5  # between two looks at whether a later driver has been started
@@ -128,6 +129,7 @@ class TierDriver:
         self._failure: TierStopped | None = None
         self._java_is_gone = False
         self._ended = threading.Event()
+        self.left: set[str] = set()  # units that the routing table names no more, and that have said their last word
 
     def run(self) -> None:
         """Until every unit has ended, or a later driver has been started. Raises TierStopped when a unit cannot be kept
@@ -157,6 +159,8 @@ class TierDriver:
             ran_s = time.monotonic() - began
             match ending:
                 case Kind.OVER:
+                    if why == End.LEFT.value:
+                        self.left.add(spec.name)
                     LOG.info("%s has ended: %s", unit, why, extra={"event": "unit.ended", "of": unit, "why": why})
                     return
                 case Kind.MEND:

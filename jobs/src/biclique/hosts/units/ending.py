@@ -22,9 +22,20 @@ from biclique.ports.refusals import Refused, Unreachable
 from biclique.ports.wire import UnknownMessage
 from biclique.query.errors import QueryError
 from biclique.tiers.effects import End
-from biclique.tiers.loops import MissingProgress, TrimmedTooFar
+from biclique.tiers.loops import MissingProgress
+from biclique.tiers.payload_reading import MissingPayload
+from biclique.tiers.reading_on import TrimmedTooFar
 
-FOR_A_PERSON = (Refused, MissingProgress, TrimmedTooFar, UnknownMessage, DamagedBlob, SumOverflow, QueryError)
+FOR_A_PERSON = (
+    Refused,
+    MissingProgress,
+    MissingPayload,
+    TrimmedTooFar,
+    UnknownMessage,
+    DamagedBlob,
+    SumOverflow,
+    QueryError,
+)
 
 
 class Kind(Enum):

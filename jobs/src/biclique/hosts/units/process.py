@@ -26,8 +26,9 @@ from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control_folder import ControlFolder
-from biclique.ports.kafka_log import KafkaLog
+from biclique.ports.kafka_log import KafkaLog, topic_of
 from biclique.ports.outlets import Outlets
+from biclique.ports.refusals import Refused
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.routing.table import UnitId
@@ -35,6 +36,7 @@ from biclique.tiers.effects import Effect, End, Loop, Orders, PublishManifest, P
 from biclique.tiers.loops import MissingProgress, Watch, dispatcher_loop, joiner_loop, merger_loop
 from biclique.tiers.messages import Producer
 from biclique.tiers.pressure import MemoryBudget
+from biclique.tiers.reading_on import TrimmedTooFar
 from biclique.tiers.waiting import SHARES_MAX
 
 
@@ -83,6 +85,9 @@ def _run(spec: UnitSpec) -> End:
             # this process stood still.
             return End.UNKNOWN
         return end
+    except TrimmedTooFar as stop:
+        topic, partition = topic_of(around.prefix, stop.address)
+        raise Refused(f"partition {partition} of topic {topic} was trimmed too far: {stop}") from stop
     finally:
         client.close()
 

@@ -1,0 +1,173 @@
+"""The logs of a query are trimmed by whoever drives their readers: each tier its own input, now and then.
+
+    dispatchers    shuffled, up to what has been taken (whole, where units fetch payload from it); signals, up to the
+                   last word of each dispatcher
+    joiners        units, down to the oldest block that is unhandled or holds a tuple of some window (tiers/trimming.py)
+    mergers        partials, where a time closes groups; else they are what the state is rebuilt from
+
+A look costs a few requests for each partition, whatever it holds: the broker knows until when each record is needed. A
+window that counts tuples and full history are kept whole. How far is written down, and can be read by everybody, before
+anything is deleted: who finds more to be gone than that stops (`TrimmedTooFar` of tiers/reading_on.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from biclique.hosts.units.restarts import Saying
+from biclique.plan.model import Plan
+from biclique.ports.control import Control
+from biclique.ports.kafka_log import KafkaLog
+from biclique.ports.refusals import Refused, Unreachable
+from biclique.routing.table import RoutingTable, UnitId
+from biclique.tiers.dispatcher import dispatcher_producer
+from biclique.tiers.effects import Commit, Outcome
+from biclique.tiers.inbox import joiner_producer
+from biclique.tiers.merger import merger_producer
+from biclique.tiers.messages import Address, Producer, Topic, unit_address
+from biclique.tiers.progress import DispatcherProgress, JoinerProgress, MergerProgress, TrimProgress
+from biclique.tiers.trimming import keep_signals_from, keep_with, need_of, trimmer_of
+
+LOG = logging.getLogger(__name__)
+EVERY_S = 30.0
+VISIBLE_S, ENDS_S = 30.0, 5.0
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What of a partition is still needed: offsets from `start` on, because of `why`; `trimmed` before it just now."""
+
+    address: Address
+    start: int
+    why: str
+    trimmed: int = 0
+
+
+class Trimming:
+    """Of one tier. `tables`: every version so far. `units`: those that the tier keeps running."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        tier: str,
+        name: str,
+        log: KafkaLog,
+        tables: Callable[[], list[RoutingTable]],
+        units: Callable[[], frozenset[UnitId]],
+    ) -> None:
+        self._plan, self._tier, self._log, self._tables, self._units = plan, tier, log, tables, units
+        self._client, self._me = log.client(), Producer("trimmer", name)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def look(self) -> list[Keep]:
+        """Trim what is needed no more. Raises what Kafka says against it."""
+        match self._tier:
+            case "dispatcher":
+                wanted = self._of_dispatchers()
+            case "joiner":
+                wanted = self._of_joiners()
+            case _:
+                wanted = self._of_mergers()
+        return [self._trimmed(keep) for keep in wanted]
+
+    def _of_dispatchers(self) -> Iterator[Keep]:
+        found = [self._client.read_progress(dispatcher_producer(number)) for number in range(self._plan.dispatchers)]
+        known = [progress for progress in found if isinstance(progress, DispatcherProgress)]
+        if len(known) < len(found):
+            return
+        if not self._plan.may_leave_payload:
+            for number, progress in enumerate(known):
+                yield Keep(Address(Topic.SHUFFLED, number), progress.offset, "not taken yet")
+        yield Keep(Address(Topic.SIGNALS, 0), keep_signals_from(known), "the last word of each dispatcher")
+
+    def _of_joiners(self) -> Iterator[Keep]:
+        tables, running = self._tables(), self._units()
+        if not tables:
+            return
+        every = {unit for table in tables for unit in table.units()} | running
+        found = {unit: self._client.read_progress(joiner_producer(unit)) for unit in every}
+        progress = {unit: known for unit, known in found.items() if isinstance(known, JoinerProgress)}
+        for address in sorted({unit_address(unit) for unit in running}, key=str):
+            units = [unit for unit in every if unit_address(unit) == address]
+            need = need_of(tables[-1], units, running, progress, self._log.bounds(address).end)
+            if need is None:
+                continue
+            before = keep_with(need.unhandled, need.watermark, partial(self._log.first_needed, address))
+            yield Keep(address, before, "not handled yet" if before == need.unhandled else "in a window")
+
+    def _of_mergers(self) -> Iterator[Keep]:
+        for number in range(self._plan.mergers):
+            progress, address = self._client.read_progress(merger_producer(number)), Address(Topic.PARTIALS, number)
+            if isinstance(progress, MergerProgress):
+                before = keep_with(progress.offset, progress.watermark, partial(self._log.first_needed, address))
+                yield Keep(address, before, "not merged yet" if before == progress.offset else "in an open group")
+
+    def _trimmed(self, keep: Keep) -> Keep:
+        start = self._log.bounds(keep.address).start
+        if keep.start <= start:
+            return Keep(keep.address, start, keep.why)
+        if keep.address.topic is not Topic.SIGNALS:  # who misses a signal waits for the next
+            self._write_down(trimmer_of(keep.address), TrimProgress(keep.start))
+        self._log.trim(keep.address, keep.start)
+        return Keep(keep.address, keep.start, keep.why, keep.start - start)
+
+    def _write_down(self, owner: Producer, progress: TrimProgress) -> None:
+        """Never less than was written before: another driver may have fenced this one, and trimmed further."""
+        for _ in range(2):
+            known = self._client.read_progress(owner)
+            if isinstance(known, TrimProgress) and known.before >= progress.before:
+                return
+            if self._client.commit(Commit(self._me, owner, (), progress)) is Outcome.COMMITTED:
+                self._wait_for(owner, progress)
+                return
+            self._client.fence(self._me)
+        raise Unreachable(f"Kafka does not commit how far {owner.name} may be trimmed")
+
+    def _wait_for(self, owner: Producer, progress: TrimProgress) -> None:
+        """A commit is answered before every reader sees it."""
+        deadline = time.monotonic() + VISIBLE_S
+        while self._client.read_progress(owner) != progress:
+            if time.monotonic() > deadline:
+                raise Unreachable(f"Kafka does not show how far {owner.name} may be trimmed")
+            time.sleep(0.05)
+
+
+def keep_trimming(trimming: Trimming, ended: threading.Event, every_s: float = EVERY_S) -> None:
+    """Until `ended`. What stands in the way is said, and never stops a tier: its logs grow, and that is all."""
+    saying = Saying()
+    while not ended.wait(every_s):
+        try:
+            for keep in trimming.look():
+                if keep.trimmed:
+                    LOG.info("%s: %d trimmed, kept from %d: %s", keep.address, keep.trimmed, keep.start, keep.why)
+        except (Refused, Unreachable) as trouble:
+            if saying.is_due(str(trouble), time.monotonic()):
+                LOG.warning("logs are not trimmed: %s", trouble)
+    trimming.close()
+
+
+@contextmanager
+def trimmed_meanwhile(trimming: Trimming) -> Iterator[None]:
+    ended = threading.Event()
+    thread = threading.Thread(target=keep_trimming, args=(trimming, ended), name="trimming", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(ENDS_S)  # it may be waiting for Kafka, and what it does is whole or not at all
+
+
+def tables_of(control: Control) -> list[RoutingTable]:
+    """Every version so far."""
+    newest = control.table(None)
+    versions = range(0 if newest is None else newest.version + 1)
+    return [table for version in versions if (table := control.table(version)) is not None]
