@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from biclique.tiers.cutting import RECORD_BYTES_MAX
 from biclique.tiers.inbox import HELD_MAX
+from biclique.tiers.joiner import JoinerLimits
 from biclique.tiers.loops import READ_LIMITS
 from biclique.tiers.matching import BATCH_MAX
 from biclique.tiers.merger import WRITTEN_MAX, WrittenMax
@@ -26,13 +27,19 @@ class ByteBounds:
     written: WrittenMax = WRITTEN_MAX
     record: int = RECORD_BYTES_MAX
     turn: int = READ_LIMITS.turn_bytes
+    seal_blobs: int = JoinerLimits().seal_blobs
 
     def writing(self, groups: int | None) -> ByteBounds:
         return self if groups is None else replace(self, written=WrittenMax(groups))
 
 
 def byte_bounds_of(seed: int) -> ByteBounds:
-    rng = random.Random(f"bounds in bytes of {seed}")
+    slices = random.Random(f"blobs of one turn of {seed}")
+    some = slices.choice((1, 2, 3)) if slices.random() < 0.2 else ByteBounds.seal_blobs
+    return replace(_drawn(random.Random(f"bounds in bytes of {seed}")), seal_blobs=some)
+
+
+def _drawn(rng: random.Random) -> ByteBounds:
     if rng.random() < 0.6:
         return ByteBounds()
     return ByteBounds(

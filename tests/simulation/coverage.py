@@ -85,6 +85,7 @@ OBSERVED = (
         observer.LOST,
         observer.SKIPPED,
         observer.FETCHED,
+        observer.SLICED,
     ),
 )
 

@@ -61,6 +61,7 @@ class Hosting:
             payload_bytes_max=scenario.payload_bytes_max,
             slow_start=memory.slow_start,
             in_flight_bytes=memory.in_flight_bytes,
+            seal_blobs=bounds.seal_blobs,
         )
 
     @property

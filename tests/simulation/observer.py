@@ -33,6 +33,7 @@ RESTORED, FROM_NOTHING = "a restart finds manifests", "a restart finds no manife
 READ_AGAIN = "a shed block is read again"
 BLOB_GONE = "a restart lacks a blob"
 LOST, SKIPPED = "lost blobs are sealed again", "a checkpoint is skipped"
+SLICED = "a checkpoint goes on after the next turn"
 ANSWERS = {
     Publication.PUBLISHED: SEALED,
     Publication.SUPERSEDED: "a manifest is refused",
@@ -69,6 +70,8 @@ class Observer:
                 found.append(LOST if isinstance(answer, BlobsLost) else ANSWERS[answer])
             case PutBlob() if not answer:
                 found.append(SKIPPED)
+            case PutBlob() if not isinstance(following, PutBlob | PublishManifest):
+                found.append(SLICED)
             case GetBlob() if answer is None:
                 found.append(BLOB_GONE)
             case LoadManifests(owner) if owner != self._owner:

@@ -112,6 +112,15 @@ def test_a_call_that_does_not_end_is_cut_and_the_next_one_is_made() -> None:
     assert store.get("a") == b"x"
 
 
+def test_a_closed_store_keeps_no_thread() -> None:
+    store = patient(Troubled(), Hand())
+    store.put("a", b"x")
+    (thread,) = [one for one in threading.enumerate() if one.name.startswith("checkpoints")]
+    store.close()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
 def test_it_is_said_once_when_it_goes_and_once_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
     inner, clock = Troubled(), Hand()
     store = patient(inner, clock)

@@ -18,7 +18,7 @@ from biclique.ports.memory import MemoryLog, MemoryStore
 from biclique.routing.protocol import Role
 from biclique.routing.table import UnitId
 from biclique.tiers.dispatcher import dispatcher_producer
-from biclique.tiers.effects import Commit, Consult, Orders, PutBlob, Rest
+from biclique.tiers.effects import Commit, Consult, Orders, PublishManifest, PutBlob, Rest
 from biclique.tiers.inbox import HeldMax
 from biclique.tiers.joiner import JoinerLimits
 from biclique.tiers.loops import ReadLimits, Watch, joiner_loop
@@ -40,6 +40,8 @@ class Peak:
     matches: int = 0
     transactions: int = 0
     blob_bytes: int = 0
+    manifests: int = 0
+    turns: int = 0  # that put any
 
 
 def lagging(made: Plan, unit: UnitId, domain: int) -> list[Record]:
@@ -99,10 +101,15 @@ def _life(
     table, watch, client, commits = first_table(made), Watch(), log.client(), 0
     perform = Performer(client, store, lambda _: table, Orders, lambda: 0, lambda _: None)
     loop = joiner_loop(made, unit, limits, ReadLimits(unit_records=reads), watch)
-    effect = next(loop)
+    effect, put = next(loop), 0
     while not isinstance(effect, Rest):
+        if isinstance(effect, Consult):
+            put = 0
         if isinstance(effect, PutBlob):
+            peak.turns += not put
+            put += 1
             peak.blob_bytes = max(peak.blob_bytes, len(effect.data))
+        peak.manifests += isinstance(effect, PublishManifest)
         answer = Orders(seal=seal) if isinstance(effect, Consult) else perform(effect)
         if isinstance(effect, Commit):
             commits, peak.transactions = commits + 1, peak.transactions + 1
@@ -151,3 +158,15 @@ def test_a_blob_is_bounded_in_bytes(unbounded: list[tuple[int, int]]) -> None:
     found, peak = run(plan(JOIN), limits, crash_every=7, seal=True)
     assert sorted(found) == unbounded
     assert peak.blob_bytes < wide / 3, "beside the rows there is Arrow's frame"
+
+
+@pytest.mark.parametrize("crash_every", [0, 7])
+def test_a_checkpoint_of_a_large_state_is_made_between_turns(
+    crash_every: int, unbounded: list[tuple[int, int]]
+) -> None:
+    """A turn puts a few blobs and the next one twice as many: for all that comes in meanwhile, it comes to an end."""
+    limits = JoinerLimits(blob_rows=BlobRows(1, 2), held_max=HeldMax(rows=20), seal_blobs=1)
+    found, peak = run(plan(JOIN), limits, crash_every=crash_every, seal=True)
+    assert sorted(found) == unbounded
+    assert peak.manifests > 0
+    assert peak.turns > peak.manifests

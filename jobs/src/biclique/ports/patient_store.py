@@ -60,6 +60,11 @@ class PatientStore:
         self._away = False
         self._restore_until = 0.0
 
+    def close(self) -> None:
+        """Its thread ends, with whatever call is under way."""
+        self._cut()
+        self._thread.shutdown(wait=False)
+
     def load(self, owner: Producer) -> tuple[Manifest, ...]:
         """Begins a restore, or an adoption: its patience is for the blobs, too."""
         self._restore_until = self._clock() + self._patience.restore_s

@@ -42,7 +42,9 @@ class JoinerLimits:
     """`batch_max`: of one transaction's matches. `held_max`: of rows above the frontier, and of what one step handles;
     more are read again when needed. `record_bytes`: of a record that it sends on, if that has more rows than one.
     `payload_bytes_max`: of the blocks of shuffled that are kept for their payload. `memory`: of all that the unit holds
-    (tiers/pressure.py); None: not counted. `slow_start`, `in_flight_bytes`: tiers/pace.py."""
+    (tiers/pressure.py); None: not counted. `slow_start`, `in_flight_bytes`: tiers/pace.py. `seal_blobs`: of a
+    checkpoint, put in one turn: a large state that is sealed for the first time, or anew, does not keep its tuples
+    waiting."""
 
     batch_max: BatchMax = BATCH_MAX
     held_max: HeldMax = HELD_MAX
@@ -53,6 +55,7 @@ class JoinerLimits:
     memory: MemoryBudget | None = None
     slow_start: int = 0
     in_flight_bytes: int = 1 << 27
+    seal_blobs: int = 16  # of some 10 ms each, encoded and written
 
 
 def limits_within(memory: MemoryBudget) -> JoinerLimits:
@@ -91,7 +94,7 @@ class Joiner:
     def __init__(
         self, plan: Plan, unit: UnitId, progress: JoinerProgress, manifest: Manifest | None, limits: JoinerLimits
     ) -> None:
-        self._plan, self.unit = plan, unit
+        self._plan, self.unit, self.seal_blobs = plan, unit, limits.seal_blobs
         self._stage = plan.stages[unit.subgroup.stage]
         self._last_stage = self._stage.number == len(plan.stages) - 1
         self._producer = joiner_producer(unit)

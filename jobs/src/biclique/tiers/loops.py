@@ -19,7 +19,6 @@ from biclique.routing.table import Move, RoutingTable, UnitId
 from biclique.tiers.cutting import RECORD_BYTES_MAX
 from biclique.tiers.dispatcher import Dispatcher, dispatcher_producer
 from biclique.tiers.effects import (
-    BlobsLost,
     Commit,
     Consult,
     Effect,
@@ -32,8 +31,6 @@ from biclique.tiers.effects import (
     Orders,
     Outcome,
     Publication,
-    PublishManifest,
-    PutBlob,
     Read,
     ReadClock,
     ReadProgress,
@@ -68,6 +65,7 @@ from biclique.tiers.progress import (
 )
 from biclique.tiers.ranking import ranked, take_totals, totals_of
 from biclique.tiers.reading_on import read_on
+from biclique.tiers.sealing import seal, seal_merger
 from biclique.tiers.state import Adoption
 from biclique.tiers.waiting import SHARES_MAX
 
@@ -173,7 +171,7 @@ def joiner_loop(
     joiner: Joiner = yield from _restored(plan, unit, progress, joiner_limits)
     if watch is not None:
         watch.joiner, watch.pace, joiner.mark = joiner, joiner.pace, watch.mark
-    address, serial = unit_address(unit), 0
+    address, serial, slices = unit_address(unit), 0, 0
     while True:
         orders: Orders = yield Consult()
         if orders.stop:
@@ -195,9 +193,9 @@ def joiner_loop(
         if unit not in table.units() and table.born.get(unit, 0) <= table.version and joiner.progress.frontier >= 0:
             outcome = yield _commit(fence, owner, joiner.farewell(table))
             return End.LEFT if outcome is Outcome.COMMITTED else _end_of(outcome)
-        due = joiner.adoption_due(table)
-        if due is not None:
-            adopted = yield from _adopt(plan, joiner, due[0], due[1], table)
+        move = joiner.adoption_due(table)
+        if move is not None:
+            adopted = yield from _adopt(plan, joiner, move[0], move[1], table)
             if not adopted:
                 yield Rest(REST_MS)
                 continue
@@ -215,13 +213,16 @@ def joiner_loop(
             if outcome is not Outcome.COMMITTED:
                 return _end_of(outcome)
             joiner.committed(announcement)
-        if (orders.seal or joiner.pressed.seal_due) and not joiner.replaying and joiner.progress.cursor is None:
+        due = slices or orders.seal or joiner.pressed.seal_due
+        if due and not joiner.replaying and joiner.progress.cursor is None:
             serial += 1
-            sealed = yield from _seal(joiner, incarnation, serial, owner)
+            sealed = yield from seal(joiner, incarnation, serial, owner, joiner.seal_blobs << slices)
             if sealed is Publication.SUPERSEDED:
                 return End.FENCED
-            joiner.pressed.sealed()
-        if frontier is None and not read:
+            slices = slices + 1 if sealed is None else 0
+            if not slices:
+                joiner.pressed.sealed()
+        if frontier is None and not read and not slices:
             yield Rest(REST_MS)
 
 
@@ -281,22 +282,6 @@ def _step(
             return outcome
         joiner.committed(turn)
     return Outcome.COMMITTED
-
-
-def _seal(
-    joiner: Joiner, incarnation: int, serial: int, owner: Producer
-) -> Generator[Effect, Any, Publication | BlobsLost]:
-    """Blobs first, then the manifest that names them: a crash in between leaves blobs that nobody names. A store that
-    takes nothing now costs this checkpoint and no more: the unit goes on, and what the store turns out to lack when the
-    next manifest is to be published is sealed again."""
-    for ref, data in joiner.seal(incarnation, serial):
-        taken: bool = yield PutBlob(ref.name, data)
-        if not taken:
-            return Publication.UNAVAILABLE
-    answer: Publication | BlobsLost = yield PublishManifest(owner, joiner.manifest(incarnation))
-    if isinstance(answer, BlobsLost):
-        joiner.unseal(answer.names)
-    return answer
 
 
 def _load(manifest: Manifest, load: Callable[[BlobRef, bytes], None]) -> Generator[Effect, Any, bool]:
@@ -449,7 +434,7 @@ def merger_loop(
             merger.committed(turn)
         if (orders.seal or merger.pressed.seal_due) and not merger.replaying and merger.progress.cursor is None:
             serial += 1
-            sealed = yield from _seal_merger(merger, me, incarnation, serial)
+            sealed = yield from seal_merger(merger, me, incarnation, serial)
             if sealed is Publication.SUPERSEDED:
                 return End.FENCED
             merger.pressed.sealed()
@@ -474,20 +459,3 @@ def _restored_merger(
         if (yield from _load(manifest, merger.load)):
             return merger
     return Merger(plan, number, progress, None, hold, written_max, shares_max, memory)
-
-
-def _seal_merger(
-    merger: Merger, me: Producer, incarnation: int, serial: int
-) -> Generator[Effect, Any, Publication | BlobsLost]:
-    """Everything anew each time: what a store has lost of it was of no use any more."""
-    refs: list[BlobRef] = []
-    for n, (what, rows, data) in enumerate(merger.seal()):
-        ref = BlobRef(f"{me.tier}-{me.name}/{incarnation}-{serial}-{n}", what, rows, checksum(data), False)
-        refs.append(ref)
-        taken: bool = yield PutBlob(ref.name, data)
-        if not taken:
-            return Publication.UNAVAILABLE
-    progress = merger.progress
-    manifest = Manifest(incarnation, progress.frontier, progress.frontier, progress.offset, tuple(refs))
-    answer: Publication | BlobsLost = yield PublishManifest(me, manifest)
-    return answer

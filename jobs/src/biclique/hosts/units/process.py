@@ -89,6 +89,7 @@ def _run(spec: UnitSpec) -> End:
         topic, partition = topic_of(around.prefix, stop.address)
         raise Refused(f"partition {partition} of topic {topic} was trimmed too far: {stop}") from stop
     finally:
+        store.close()
         client.close()
 
 

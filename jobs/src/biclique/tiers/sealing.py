@@ -1,0 +1,51 @@
+"""A checkpoint, as effects: blobs first, then the manifest that names them.
+
+A crash in between leaves blobs that nobody names. A store that takes nothing now costs this checkpoint and no more: the
+unit goes on, and what the store turns out to lack when the next manifest is to be published is sealed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from biclique.core.codec import checksum
+from biclique.tiers.effects import BlobsLost, Effect, Publication, PublishManifest, PutBlob
+from biclique.tiers.joiner import Joiner
+from biclique.tiers.merger import Merger
+from biclique.tiers.messages import Producer
+from biclique.tiers.progress import BlobRef, Manifest
+
+
+def seal(
+    joiner: Joiner, incarnation: int, serial: int, owner: Producer, blobs_max: int = 1 << 30
+) -> Generator[Effect, Any, Publication | BlobsLost | None]:
+    """None: there is more to seal, after the next turn; its caller then asks for twice as much, so that it comes to an
+    end whatever comes in meanwhile."""
+    for number, (ref, data) in enumerate(joiner.seal(incarnation, serial), 1):
+        taken: bool = yield PutBlob(ref.name, data)
+        if not taken:
+            return Publication.UNAVAILABLE
+        if number == blobs_max:
+            return None
+    answer: Publication | BlobsLost = yield PublishManifest(owner, joiner.manifest(incarnation))
+    if isinstance(answer, BlobsLost):
+        joiner.unseal(answer.names)
+    return answer
+
+
+def seal_merger(
+    merger: Merger, me: Producer, incarnation: int, serial: int
+) -> Generator[Effect, Any, Publication | BlobsLost]:
+    """Everything anew each time: what a store has lost of it was of no use any more."""
+    refs: list[BlobRef] = []
+    for n, (what, rows, data) in enumerate(merger.seal()):
+        ref = BlobRef(f"{me.tier}-{me.name}/{incarnation}-{serial}-{n}", what, rows, checksum(data), False)
+        refs.append(ref)
+        taken: bool = yield PutBlob(ref.name, data)
+        if not taken:
+            return Publication.UNAVAILABLE
+    progress = merger.progress
+    manifest = Manifest(incarnation, progress.frontier, progress.frontier, progress.offset, tuple(refs))
+    answer: Publication | BlobsLost = yield PublishManifest(me, manifest)
+    return answer
