@@ -21,7 +21,7 @@ from bench.kafka.engines import Engine
 from bench.kafka.queries import EQUALITY, PARTITIONS
 from bench.kafka.tiers import TrialFailed
 
-WARM_S = 20.0  # of the flow, before the first result that counts
+WARM_S = 30.0  # of the flow, before the first result that counts
 WITHIN = "1 MINUTE"
 BEHIND_S = 60.0  # how long after the last tuple its result is waited for
 START_S = 120.0

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-import redis
-
 from bench.data import SIDES
 from bench.kafka.bed import Bed, Burst
 from bench.kafka.blocks import BlockSource, blocks_of
@@ -29,9 +27,10 @@ from biclique.plan.table import first_table
 from biclique.ports.checkpoints import CheckpointStore
 from biclique.ports.control_folder import ControlFolder
 from biclique.ports.kafka_log import KafkaLog, KafkaSettings
+from biclique.ports.kafka_sources import SourceTopics
 from biclique.ports.memory import MemoryStore
 from biclique.ports.outlets import Outlets
-from biclique.ports.redis_store import RedisStore
+from biclique.ports.redis_store import RedisStore, connected
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.routing.table import RoutingTable
@@ -61,7 +60,7 @@ def dispatched(bed: Bed, data: Path, rows: int) -> UnitLog:
     plan = make_plan(compile_manifest(text))
     log = KafkaLog(KafkaSettings(bed.client, name), Wire(plan), Outlets(plan.query))
     control = ControlFolder(bed.scratch / name)
-    found(plan, log, control, 1, 1)
+    found(plan, log, control, SourceTopics(plan.query, dict.fromkeys(range(len(SIDES)), bed.client)), 1, 1)
     source, burst = BlockSource(text), Burst(bed)
     for partition, value, headers in blocks_of(source, data_of(data, EQUALITY, rows)[0]):
         burst.write_messages(f"{name}.shuffled", partition, [(value, headers)])
@@ -115,7 +114,7 @@ def replayed(made: UnitLog) -> tuple[float, int]:
 
 
 def redis_store(bed: Bed) -> CheckpointStore:
-    return RedisStore(redis.Redis.from_url(bed.redis.url), f"unit-{next(_serials)}")
+    return RedisStore(connected(bed.redis.url), f"unit-{next(_serials)}")
 
 
 def _run(
