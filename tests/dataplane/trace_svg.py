@@ -35,7 +35,7 @@ def picture(spans: Sequence[Drawn]) -> str:
             f'<rect x="{x:.1f}" y="{y + (ROW - thick) / 2:.1f}" width="{max(width, 1.5):.1f}" height="{thick}" '
             f'rx="2" fill="{color}" fill-opacity="{1 if whole else 0.55}"/>'
         )
-        label = f"{span['tier']} {span['unit']}: {span['name']}" if whole else span["name"]
+        label = " ".join(filter(None, (span["tier"], span["unit"]))) + f": {span['name']}" if whole else span["name"]
         lines.append(_text(12 + 14 * depth, y + 14, label + (f" ({span['note']})" if span["note"] else ""), "start"))
         took = (span["end_us"] - span["start_us"]) / 1000
         lines.append(_text(x + max(width, 1.5) + 5, y + 14, f"{took:.1f} ms", "start", "#667"))

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from biclique.hosts.units.observed import Clocks
+from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
 from biclique.ports.memory import MemoryLog, MemoryStore
 from biclique.ports.metrics import METRICS, Kind
 from biclique.ports.telemetry import Identity
 from biclique.ports.telemetry_memory import KeptSpan, MemoryTelemetry
 from biclique.ports.trace_context import Context, context_of
+from biclique.query.compile import compile_manifest
 from biclique.tiers.messages import Address, Producer, Results, SourceBlock, Topic
 from tests.model.observed_tiers import ObservedTiers
 from tests.unit.tiers.building import plan, source_block
@@ -26,6 +28,18 @@ OTHER = Context(0x123, 0x456, True)
 JOIN = "SELECT r.v AS a, s.v AS b FROM r JOIN s ON r.k = s.k"
 COUNT = "SELECT r.k, COUNT(*) AS n FROM r JOIN s ON r.k = s.k GROUP BY r.k"
 CHAIN = "SELECT r.v AS a, t.v AS b FROM r JOIN s ON r.k = s.k JOIN t ON s.k = t.k"
+SEMIJOIN = f"""
+apiVersion: biclique.dev/v1alpha1
+kind: JoinQuery
+metadata: {{name: followed}}
+spec:
+  sources:
+    - {{name: r, schema: "k INT, v BIGINT", kafka: {{bootstrapServers: "b:1", topic: r, format: json}}}}
+    - {{name: s, schema: "k INT, v BIGINT", kafka: {{bootstrapServers: "b:1", topic: s, format: json}}}}
+  sql: "{JOIN}"
+  plan: {{transport: semijoin}}
+  output: {{kafka: {{bootstrapServers: "b:1", topic: out, format: json}}}}
+"""
 TICK_NS = 100_000_000
 Where = tuple[str, str, str]  # tier, unit, span
 
@@ -234,6 +248,7 @@ def test_measurements_agree_with_what_was_put_in() -> None:
     assert 0 <= seen["biclique.load 0R0.0"] <= 1
     assert seen["biclique.checkpoint.size 0R0.0"] > 0
     assert sum(one.counts.get(("biclique.results", ()), 0) for one in world.made) == 4
+    names.add("biclique.fetch.duration")  # of semijoin transport: see below
     joiner = {m.name for m in METRICS if "joiner" in m.tiers} | {m.name for m in METRICS if "dispatcher" in m.tiers}
     assert names == joiner, "each metric of these tiers is told, and no other"
 
@@ -274,3 +289,22 @@ def test_a_checkpoint_that_its_store_does_not_take_is_seen_to_fail() -> None:
     assert "" not in failures
     shown = next(made for made in world.made if made.identity.unit == "0R0.0").shown()
     assert shown["biclique.checkpoint.size", ()] == 0
+
+
+def test_payload_that_is_fetched_is_seen() -> None:
+    world = World(make_plan(compile_manifest(SEMIJOIN)))
+    tiers = world.tiers()
+    tiers.settle()
+    world.feed(block(1, [0, 1]))
+    tiers.settle()
+    world.feed(block(0, [0, 1]), USER)
+    tiers.settle()
+    assert sum(len(result.times) for result in world.results()) == 4
+    probing = next(made for made in world.made if made.identity.unit == "0R0.0")
+    (fetching,) = probing.recorded["biclique.fetch.duration", ()]
+    assert fetching > 0
+    shown = probing.shown()
+    assert shown["biclique.payload.read", ()] > 0 and shown["biclique.payload.io", ()] > 0
+    trace = world.trace(USER)
+    fetch = trace["joiner", "0R0.0", "fetch"]
+    assert fetch.parent == trace["joiner", "0R0.0", "join"].span_id

@@ -73,6 +73,16 @@ METRICS = (
         ("joiner",),
     ),
     Metric("biclique.matches", Kind.TOTAL, "{match}", "Matches found since this start.", ("joiner",)),
+    Metric(
+        "biclique.payload.rows",
+        Kind.TOTAL,
+        "{row}",
+        "With semijoin transport: rows whose payload was asked for, since this start.",
+        ("joiner",),
+    ),
+    Metric("biclique.payload.read", Kind.TOTAL, "{block}", "Blocks of shuffled that were read for it.", ("joiner",)),
+    Metric("biclique.payload.cached", Kind.TOTAL, "{block}", "Blocks that need not be read for it.", ("joiner",)),
+    Metric("biclique.payload.io", Kind.TOTAL, "By", "Bytes of the blocks that were read, in memory.", ("joiner",)),
     Metric("biclique.results", Kind.COUNTER, "{row}", "Result rows committed to the output topic.", STATEFUL),
     # How far behind.
     Metric(
@@ -115,6 +125,13 @@ METRICS = (
     ),
     Metric("biclique.store.duration", Kind.HISTOGRAM, "s", "A step's tuples put into the state.", ("joiner",)),
     Metric("biclique.probe.duration", Kind.HISTOGRAM, "s", "A step's matches found.", ("joiner",)),
+    Metric(
+        "biclique.fetch.duration",
+        Kind.HISTOGRAM,
+        "s",
+        "With semijoin transport: the payload of a transaction's matches read from shuffled.",
+        ("joiner",),
+    ),
     Metric("biclique.emit.duration", Kind.HISTOGRAM, "s", "A step's results made of its matches.", ("joiner",)),
     Metric("biclique.merge.duration", Kind.HISTOGRAM, "s", "A step's partial results merged.", ("merger",)),
     Metric(

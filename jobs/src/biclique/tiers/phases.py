@@ -11,6 +11,7 @@ class Phase(Enum):
     STORE = "store"
     PROBE = "probe"
     EMIT = "emit"
+    FETCH = "fetch"  # payload that stayed in shuffled; no mark says so, since whoever performs the reading sees it
 
 
 Mark = Callable[[Phase], None]

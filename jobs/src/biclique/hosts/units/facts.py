@@ -89,6 +89,11 @@ def _of_joiner(joiner: Joiner) -> Iterator[Point]:
     for side, state in joiner.states.items():
         yield Point("biclique.state.rows", state.rows, {SIDE: SIDES[side]})
         yield Point("biclique.state.size", state.size_bytes, {SIDE: SIDES[side]})
+    payload = joiner.payloads.counters
+    yield Point("biclique.payload.rows", payload.wanted)
+    yield Point("biclique.payload.read", payload.read)
+    yield Point("biclique.payload.cached", payload.cached)
+    yield Point("biclique.payload.io", payload.read_bytes)
     yield Point("biclique.inbox.rows", joiner.inbox.rows_held)
     yield Point("biclique.inbox.size", joiner.inbox.bytes_held)
     yield Point("biclique.memory.pressure", joiner.pressed.level)

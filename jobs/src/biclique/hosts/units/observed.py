@@ -110,6 +110,8 @@ class Observed:
             case Read(address, _, _):
                 if address.topic is self._input:
                     self._read(answer, began, ended)
+                elif address.topic is Topic.SHUFFLED:
+                    self._fetched(began, ended)
             case Commit():
                 self._sent(effect, answer, began, ended)
             case Consult():
@@ -181,6 +183,14 @@ class Observed:
         self._spent[phase] = self._spent.get(phase, 0) + now - began
         if self._telemetry.tracing:
             self._following.phase(phase, began, now, self._wall)
+
+    def _fetched(self, began: int, ended: int) -> None:
+        """In the middle of a phase, which goes on behind it."""
+        phase = Phase.EMIT if self._open_phase is None else self._open_phase[0]
+        self._close_phase(began)
+        self._open_phase = Phase.FETCH, began
+        self._close_phase(ended)
+        self._open_phase = phase, ended
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
 

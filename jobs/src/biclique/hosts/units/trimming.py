@@ -147,10 +147,12 @@ def keep_trimming(trimming: Trimming, ended: threading.Event, every_s: float = E
         try:
             for keep in trimming.look():
                 if keep.trimmed:
-                    LOG.info("%s: %d trimmed, kept from %d: %s", keep.address, keep.trimmed, keep.start, keep.why)
+                    told = {"event": "log.trimmed", "log": keep.address, "records": keep.trimmed, "start": keep.start}
+                    why = (keep.address, keep.trimmed, keep.start, keep.why)
+                    LOG.info("%s: %d trimmed, kept from %d: %s", *why, extra=told)
         except (Refused, Unreachable) as trouble:
             if saying.is_due(str(trouble), time.monotonic()):
-                LOG.warning("logs are not trimmed: %s", trouble)
+                LOG.warning("logs are not trimmed: %s", trouble, extra={"event": "log.untrimmed"})
     trimming.close()
 
 
