@@ -62,6 +62,8 @@ CASES = [
     ("`onBadRecord`", "onBadRecord: deadLetter", "onBadRecord: drop", FOLLOWED),
     ("`plan.strategy`, `plan.subgroups`", "subgroups: {x: 2, s: 2}", "subgroups: {x: 1, s: 2}", REFUSED),
     ("`plan.strategy`, `plan.subgroups`", "strategy: biclique, subgroups: {x: 2, s: 2}", "strategy: matrix", REFUSED),
+    ("`plan.transport`: other columns may stay behind", "biclique, s", "biclique, transport: semijoin, s", REFUSED),
+    ("`plan.transport`: the same ones may", "biclique, s", "biclique, transport: tuples, s", FOLLOWED),
     ("`joiners.replicas`", "replicas: 2", "replicas: 3", REFUSED),
     ("`topics.partitions`", "partitions: 4", "partitions: 5", REFUSED),
     ("`topics.replication`", "replication: 1", "replication: 3", FOLLOWED),

@@ -24,7 +24,7 @@ PLAN = "the plan"  # made of what is above it, and of how this version of Bicliq
 
 def fingerprint(plan: Plan) -> dict[str, str]:
     """Key of the manifest -> what it comes to. What is asked comes first: it explains what follows from it."""
-    query = plan.query
+    query, by_place = plan.query, _by_place(plan.query)
     found = {
         "spec.sources": ", ".join(source.name for source in query.sources),
         "spec.sql": "; ".join(_sql(query)),
@@ -43,8 +43,12 @@ def fingerprint(plan: Plan) -> dict[str, str]:
     sides = [(f"stage {stage.number}", side) for stage in plan.stages for side in stage.sides]
     found["spec.plan.strategy"] = ", ".join(stage.strategy.value for stage in plan.stages)
     found["spec.plan.subgroups"] = ", ".join(f"{where}: {side.subgroups}" for where, side in sides)
+    behind = [", ".join(text(side.columns[at], by_place) for at in side.payload) or "nothing" for _, side in sides]
+    found["spec.plan.transport"] = ", ".join(
+        f"{where}: {what} stays behind" for (where, _), what in zip(sides, behind, strict=True)
+    )
     found["spec.joiners.replicas"] = ", ".join(f"{where}: {side.units}" for where, side in sides)
-    found[PLAN] = "; ".join(_stages(plan, _by_place(query)))
+    found[PLAN] = "; ".join(_stages(plan, by_place))
     return found
 
 
