@@ -27,9 +27,9 @@ class Ended(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What it said last; Spark's own remarks at its end are none."""
-        lines = [line for line in self.said.splitlines() if line.strip() and not line.startswith(("%", "\tat", "2"))]
-        return lines[-1].strip() if lines else ""
+        """With which it ended, as the command states what it foresaw; else the last line."""
+        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
+        return next((line for line in reversed(lines) if line.startswith("biclique: ")), lines[-1] if lines else "")
 
 
 @dataclass

@@ -37,9 +37,9 @@ def trim_too_far(stage: Stage, flow: Flow, say: Callable[[str], None]) -> list[S
     time.sleep(DOWN_S)
     found = []
     for tier, topics, words in (
-        ("joiner", (".0L0", ".0R0"), ("trimmed",)),
-        ("dispatcher", (".shuffled",), ("trimmed",)),
-        ("shuffler", ("-r", "-s"), ("offset",)),
+        ("joiner", (".0L0", ".0R0"), ("trimmed too far", "restore the topic")),
+        ("dispatcher", (".shuffled",), ("trimmed too far", "restore the topic")),
+        ("shuffler", ("-r", "-s"), ("retention", "keep the topic longer")),
     ):
         stage.keeper.hold(tier)
         time.sleep(DOWN_S)
