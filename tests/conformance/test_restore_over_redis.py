@@ -18,7 +18,8 @@ from biclique.ports.redis_store import RedisStore, connected
 from biclique.routing.protocol import Role
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import Consult, Orders, Publication, PublishManifest, Read, Rest
-from biclique.tiers.joiner import Joiner, JoinerLimits
+from biclique.tiers.joiner import Joiner
+from biclique.tiers.joiner_limits import JoinerLimits
 from biclique.tiers.loops import Watch, joiner_loop
 from biclique.tiers.messages import Block, unit_address
 from biclique.tiers.state import BlobRows

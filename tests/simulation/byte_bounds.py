@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from biclique.tiers.cutting import RECORD_BYTES_MAX
 from biclique.tiers.inbox import HELD_MAX
-from biclique.tiers.joiner import JoinerLimits
+from biclique.tiers.joiner_limits import JoinerLimits
 from biclique.tiers.loops import READ_LIMITS
 from biclique.tiers.matching import BATCH_MAX
 from biclique.tiers.merger import WRITTEN_MAX, WrittenMax

@@ -16,7 +16,7 @@ from biclique.tiers.birth import birth
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import Loop
 from biclique.tiers.inbox import HeldMax, joiner_producer
-from biclique.tiers.joiner import JoinerLimits
+from biclique.tiers.joiner_limits import JoinerLimits
 from biclique.tiers.loops import ReadLimits, Watch, dispatcher_loop, joiner_loop, merger_loop
 from biclique.tiers.matching import BatchMax
 from biclique.tiers.merger import merger_producer
@@ -62,6 +62,7 @@ class Hosting:
             slow_start=memory.slow_start,
             in_flight_bytes=memory.in_flight_bytes,
             seal_blobs=bounds.seal_blobs,
+            demand_rows=4,
         )
 
     @property

@@ -33,6 +33,7 @@ spec:
       kafka: {bootstrapServers: "b:1", topic: s, format: json}
   sql: "SELECT r.s FROM r JOIN s ON r.k = s.k WHERE r.k > 0"
   topics: {partitions: 3}
+  plan: {transport: tuples}
   output: {kafka: {bootstrapServers: "b:1", topic: out, format: json}}
 """
 QUERY = compile_manifest(MANIFEST)
@@ -178,3 +179,17 @@ def test_blocks_are_cut_so_that_each_fits_a_message_and_a_tuple_that_fits_none_i
     assert (offset, place) == (114, "r, partition 1, offset 114")
     assert raw == (values[7] or b"")[:RAW_BYTES_MAX]
     assert reason.startswith("the texts that the query uses of it are more than the 1048576 bytes")
+
+
+def test_blocks_that_units_may_read_again_are_small_where_rows_are_wide() -> None:
+    manifest = MANIFEST.replace("transport: tuples", "transport: semijoin")
+    wire = Wire(make_plan(compile_manifest(manifest)))
+
+    def rows_of(text: str) -> list[int]:
+        sent = [batch.to_pylist()[0] for batch in Packing(manifest, "q")(iter([records([row(1, text)] * 200)]))]
+        blocks = [wire.decode(Message(m["value"], {h["key"]: h["value"] for h in m["headers"]})) for m in sent]
+        return [len(block.offsets) for block in blocks]  # type: ignore[union-attr]
+
+    wide = rows_of("x" * 1000)
+    assert sum(wide) == 200 and 8 <= max(wide) <= 16
+    assert rows_of("x" * 50) == [200]

@@ -18,7 +18,8 @@ from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control import State
 from biclique.ports.control_folder import ControlFolder
-from biclique.tiers.joiner import Joiner, limits_within
+from biclique.tiers.joiner import Joiner
+from biclique.tiers.joiner_limits import limits_within
 from biclique.tiers.loops import Watch
 from biclique.tiers.pressure import MemoryBudget, Pressure
 from biclique.tiers.progress import start_of

@@ -20,7 +20,7 @@ from biclique.routing.table import UnitId
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import Commit, Consult, Orders, PublishManifest, PutBlob, Rest
 from biclique.tiers.inbox import HeldMax
-from biclique.tiers.joiner import JoinerLimits
+from biclique.tiers.joiner_limits import JoinerLimits
 from biclique.tiers.loops import ReadLimits, Watch, joiner_loop
 from biclique.tiers.messages import Address, Block, Record, Results, Topic, unit_address
 from biclique.tiers.progress import JoinerProgress

@@ -16,7 +16,8 @@ from biclique.routing.table import RoutingTable
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import Consult, End, Fence, Fetched, LoadManifests, Orders, Read, ReadProgress, ReadTable
 from biclique.tiers.inbox import HeldMax, joiner_producer
-from biclique.tiers.joiner import Joiner, JoinerLimits
+from biclique.tiers.joiner import Joiner
+from biclique.tiers.joiner_limits import JoinerLimits
 from biclique.tiers.loops import joiner_loop
 from biclique.tiers.messages import Block, Producer, Record
 from biclique.tiers.progress import JoinerProgress, start_of

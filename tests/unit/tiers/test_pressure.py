@@ -20,7 +20,7 @@ from biclique.routing.table import UnitId
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.effects import Consult, Orders, PublishManifest, Read, Rest
 from biclique.tiers.inbox import HeldMax, joiner_producer
-from biclique.tiers.joiner import JoinerLimits, limits_within
+from biclique.tiers.joiner_limits import JoinerLimits, limits_within
 from biclique.tiers.loops import Watch, joiner_loop
 from biclique.tiers.messages import Address, Block, Record, Results, Topic, unit_address
 from biclique.tiers.pressure import MemoryBudget, Pressure, records_of_a_read

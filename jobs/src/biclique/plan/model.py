@@ -147,6 +147,14 @@ class Plan:
         """Whether shuffled is read by units, too."""
         return any(side.payload for stage in self.stages for side in stage.sides)
 
+    def fetched_from(self, source: int) -> bool:
+        """Whether units may read blocks of this source again."""
+        sides = (self.stages[stage].sides[side] for stage, side in map(self.entry, self._made_of(source)))
+        return any(side.payload for side in sides)
+
+    def _made_of(self, source: int) -> tuple[int, ...]:
+        return tuple(n for n, relation in enumerate(self.query.relations) if relation.source == source)
+
     def entry(self, relation: int) -> tuple[int, int]:
         position = self.order.index(relation)
         return (0, position) if position < 2 else (position - 1, RIGHT)

@@ -53,6 +53,7 @@ from biclique.tiers.trimming import needed_until, trimmed_by
 
 ATTEMPT_SHIFT = 32  # incarnations of a later attempt are greater than all of an earlier one
 PROGRESS = ".progress"
+PICKING = {"queued.min.messages": 1, "fetch.message.max.bytes": 64 << 10}  # fetches no more than is about to be read
 MESSAGE_BYTES_MAX = 8 << 20  # as the topics are made (ports/kafka_topics.py)
 DEFAULT_BYTES_MAX = 1_048_588  # of a message, where a broker's settings say nothing
 BATCH_BYTES, BATCH_OVERHEAD = 1_000_000, 512
@@ -209,12 +210,17 @@ class KafkaClient:
         reader = self._readers.get(address)
         if reader is None:
             place = topic_of(self._settings.prefix, address)
-            reader = Follower(self._settings.quiet, *place, self._settings.patience_s)
+            client = self._settings.quiet | (PICKING if self._picks(address) else {})
+            reader = Follower(client, *place, self._settings.patience_s)
             self._readers[address] = reader
         self._last_read = reader
         messages, next_offset, bounds = reader.read(offset, limit, self._settings.read_bytes)
         records = tuple((at, self._wire.decode(Message(message.value, message.headers))) for at, message in messages)
         return Fetched(records, next_offset, bounds.start, bounds.end)
+
+    def _picks(self, address: Address) -> bool:
+        """A unit that fetches payload reads a block here and a block there; a dispatcher reads on."""
+        return address.topic is Topic.SHUFFLED and any(producer.tier == "joiner" for producer in self._producers)
 
     def wait(self, seconds: float) -> bool:
         """At most so long, or until there is more to read where was read last. What was there before the call does not

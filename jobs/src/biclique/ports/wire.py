@@ -28,7 +28,17 @@ from biclique.query.types import Type
 from biclique.query.used import used_fields
 from biclique.routing.protocol import Role
 from biclique.tiers.aggregation import key_types
-from biclique.tiers.messages import Block, DeadRecord, Heartbeat, Partials, Producer, Record, Signal, SourceBlock
+from biclique.tiers.messages import (
+    Block,
+    DeadRecord,
+    Demand,
+    Heartbeat,
+    Partials,
+    Producer,
+    Record,
+    Signal,
+    SourceBlock,
+)
 from biclique.tiers.shares_codec import decode_shares, encode_shares
 
 FORMAT = b"1"
@@ -76,6 +86,9 @@ class Wire:
                 return _message("block", rows, sender=_sender(record.sender), **at)
             case Signal():
                 return _message("signal", _json(_signal_values(record)))
+            case Demand():
+                demand = (record.sender, record.relation, record.handled, record.wanted, record.blocks)
+                return _message("demand", _json(demand))
             case SourceBlock():
                 at = {"source": record.source, "partition": record.partition, "predecessor": record.predecessor}
                 return _message("source block", encode_source_block(record, self._fields[record.source]), **at)
@@ -103,6 +116,9 @@ class Wire:
                 return Block(stage, side, role, sender, epoch, rows, trace, whole)
             case b"signal":
                 return _signal_of(json.loads(message.value))
+            case b"demand":
+                demanding, *amounts = json.loads(message.value)
+                return Demand(Producer(*demanding), *amounts)
             case b"source block":
                 source, partition = int(headers["source"]), int(headers["partition"])
                 types, predecessor = self._fields[source], int(headers["predecessor"])

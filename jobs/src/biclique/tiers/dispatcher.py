@@ -106,7 +106,7 @@ class Dispatcher:
         self._producer = dispatcher_producer(number)
         self.progress = progress
         self._entries = tuple(entries_of_source(plan, source) for source in range(len(plan.query.sources)))
-        self._transports = Transports(plan)
+        self.transports = Transports(plan)
         self._heard: dict[Producer, Signal] = {}
         self._heard_at: dict[Producer, int] = {}  # the offset of each one's last
         self._hear_from = progress.hear_from
@@ -152,6 +152,7 @@ class Dispatcher:
             dict(progress.greatest),
             {fate: list(progress.fates.get(fate, (0,) * len(self._entries))) for fate in FATES},
         )
+        self.transports.decide()
         for offset, record in records:
             if isinstance(record, Heartbeat):
                 self._take_heartbeat(record, draft)
@@ -220,6 +221,7 @@ class Dispatcher:
         if accepted.any():
             rows = None if accepted.all() else np.flatnonzero(accepted[marks == Mark.GOOD.value])
             columns = block.columns if rows is None else tuple(column.take(rows) for column in block.columns)
+            self.transports.note(block)
             places = places_of(self._number, offset, np.arange(np.count_nonzero(accepted)) if rows is None else rows)
             self._stamp(block, block.offsets[accepted], times[accepted], columns, places, draft)
 
@@ -238,7 +240,7 @@ class Dispatcher:
         kept = {relation: chosen for relation, (chosen, _) in passed.items()}
         every = np.arange(len(offsets))
         records = {relation: every if chosen is None else chosen for relation, chosen in kept.items()}
-        whole = {relation: self._transports.whole(relation) for relation in entries}
+        whole = {relation: self.transports.whole(relation) for relation in entries}
         entered = {
             relation: entry.located(columns, kept[relation], places, whole[relation])
             if entry.payload

@@ -21,51 +21,20 @@ from biclique.plan.model import Plan
 from biclique.routing.protocol import Role
 from biclique.routing.table import BOTH_SIDES, Move, RoutingTable, UnitId
 from biclique.tiers.aggregation import PartialEmission
-from biclique.tiers.cutting import RECORD_BYTES_MAX
 from biclique.tiers.dispatcher import dispatcher_producer
 from biclique.tiers.emission import ResultEmission, StageEmission
 from biclique.tiers.found import pair_size
-from biclique.tiers.inbox import HELD_MAX, INFINITE, HeldMax, Inbox, in_stamp_order, joiner_producer
-from biclique.tiers.matching import BATCH_MAX, Batch, BatchMax, Probing, batches
+from biclique.tiers.inbox import INFINITE, Inbox, in_stamp_order, joiner_producer
+from biclique.tiers.joiner_limits import JoinerLimits
+from biclique.tiers.matching import Batch, Probing, batches
 from biclique.tiers.messages import Address, Block, Record, Signal, Topic, unit_address
 from biclique.tiers.pace import Pace
-from biclique.tiers.payloads import CACHE_BYTES_MAX, Payloads, Wanted
+from biclique.tiers.payloads import Payloads, Wanted
 from biclique.tiers.phases import Mark, Phase, unheard
-from biclique.tiers.pressure import MemoryBudget, Pressed, Pressure
+from biclique.tiers.pressure import Pressed, Pressure
 from biclique.tiers.progress import BlobRef, JoinerProgress, Manifest
 from biclique.tiers.ranking import ranked, totals_of
-from biclique.tiers.state import BLOB_ROWS, SEGMENT_ROWS_MIN, Adoption, BlobRows, SideState
-
-
-@dataclass(frozen=True, slots=True)
-class JoinerLimits:
-    """`batch_max`: of one transaction's matches. `held_max`: of rows above the frontier, and of what one step handles;
-    more are read again when needed. `record_bytes`: of a record that it sends on, if that has more rows than one.
-    `payload_bytes_max`: of the blocks of shuffled that are kept for their payload. `memory`: of all that the unit holds
-    (tiers/pressure.py); None: not counted. `slow_start`, `in_flight_bytes`: tiers/pace.py. `seal_blobs`: of a
-    checkpoint, put in one turn: a large state that is sealed for the first time, or anew, does not keep its tuples
-    waiting."""
-
-    batch_max: BatchMax = BATCH_MAX
-    held_max: HeldMax = HELD_MAX
-    blob_rows: BlobRows = BLOB_ROWS
-    segment_rows_min: int = SEGMENT_ROWS_MIN
-    record_bytes: int = RECORD_BYTES_MAX
-    payload_bytes_max: int = CACHE_BYTES_MAX
-    memory: MemoryBudget | None = None
-    slow_start: int = 0
-    in_flight_bytes: int = 1 << 27
-    seal_blobs: int = 16  # of some 10 ms each, encoded and written
-
-
-def limits_within(memory: MemoryBudget) -> JoinerLimits:
-    """Where that leaves more room, a step and a transaction are bounded as they are without a budget."""
-    return JoinerLimits(
-        BatchMax(bytes=min(BATCH_MAX.bytes, memory.batch_bytes)),
-        HeldMax(bytes=min(HELD_MAX.bytes, memory.step_bytes)),
-        payload_bytes_max=min(CACHE_BYTES_MAX, memory.batch_bytes),
-        memory=memory,
-    )
+from biclique.tiers.state import Adoption, SideState
 
 
 @dataclass(slots=True)
@@ -107,9 +76,9 @@ class Joiner:
         self.inbox = Inbox(
             self._stage.number, dispatchers, progress.senders, progress.frontier, limits.held_max, totals
         )
-        self.payloads = payloads = Payloads(plan, self._stage, limits.payload_bytes_max)
-        merging, record_bytes = self._last_stage and plan.mergers > 0, limits.record_bytes
-        writing = self._last_stage and not merging
+        self.payloads = payloads = Payloads(plan, self._stage, limits.payload_bytes_max, limits.demand_rows)
+        record_bytes, writing = limits.record_bytes, self._last_stage and not plan.mergers
+        merging = self._last_stage and not writing
         self._partials = PartialEmission(plan, self._producer, payloads, record_bytes) if merging else None
         self._results = ResultEmission(plan, limits.batch_max.bytes, payloads) if writing else None
         self._next_stage = (
@@ -170,8 +139,8 @@ class Joiner:
 
     @property
     def held_bytes(self) -> int:
-        states = sum(state.reserved_bytes for state in self.states.values())
-        return states + self.inbox.bytes_held + self.payloads.cached_bytes
+        aside = self.inbox.bytes_held + self.payloads.cached_bytes
+        return aside + sum(state.reserved_bytes for state in self.states.values())
 
     def feel(self, host: Pressure) -> None:
         """Once a turn, before anything is read. `host`: what it sees from outside."""
@@ -302,12 +271,14 @@ class Joiner:
             if rows is not None:
                 fresh_from[side] = state.append(ranked(rows, state.side, self.inbox.totals))
                 self.counters.stored += len(rows)
+                self.payloads.handle(side, len(rows))
         probes: dict[int, Rows] = {}  # by the side that they look into
         for side in self.states:
             rows = in_stamp_order([*ready.get((1 - side, Role.PROBE), []), *ready.get((1 - side, Role.BOTH), [])])
             if rows is not None:
                 probes[side] = ranked(rows, self.states[side].side, self.inbox.totals)
                 self.counters.probed += len(rows)
+                self.payloads.handle(1 - side, len(rows))
         version, first_epoch = self._version_to_apply(table)
         watermark = max(self.progress.watermark, self.inbox.watermark_at(frontier))
         counted = () if self.inbox.totals is None else self.inbox.totals.sum_at(frontier)
@@ -355,7 +326,8 @@ class Joiner:
                 counted,
                 self._failed(),
             )
-            yield JoinerTurn((*sends, *self._signals(progress, table)), progress)
+            demands, signals = self.payloads.demands(self._producer), self._signals(progress, table)
+            yield JoinerTurn((*sends, *demands, *signals), progress)
 
     def _emitted(
         self, probes: Mapping[int, Rows], fresh_from: Mapping[int, int], frontier: int, table: RoutingTable
@@ -371,8 +343,7 @@ class Joiner:
         for batch in batches(self._probings, probes, fresh_from, resume, batch_max):
             self.mark(Phase.EMIT)
             self.counters.matches += sum(len(chunk.probe) for chunks in batch.found.values() for chunk in chunks)
-            wanted = self.payloads.wanted(probes, batch.found)
-            if wanted is not None:
+            if (wanted := self.payloads.wanted(probes, batch.found)) is not None:
                 yield wanted
             if self._partials is not None:
                 epoch = frontier if batch.cursor is None else epoch_of(batch.cursor.probe_stamp)

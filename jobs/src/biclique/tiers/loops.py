@@ -39,11 +39,13 @@ from biclique.tiers.effects import (
 )
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.intake import Intake
-from biclique.tiers.joiner import Joiner, JoinerLimits, JoinerTurn, usable
+from biclique.tiers.joiner import Joiner, JoinerTurn, usable
+from biclique.tiers.joiner_limits import JoinerLimits
 from biclique.tiers.merger import WRITTEN_MAX, Merger, WrittenMax, merger_producer
 from biclique.tiers.messages import (
     Address,
     Block,
+    Demand,
     Producer,
     Record,
     Signal,
@@ -131,6 +133,7 @@ def dispatcher_loop(
         pace.heed(orders)
         heard: Fetched = yield Read(signals, heard_to, limits.signal_records)
         heard_to = heard.next_offset
+        dispatcher.transports.hear(said for _, said in heard.records if isinstance(said, Demand))
         dispatcher.hear(((at, said) for at, said in heard.records if isinstance(said, Signal)), heard_to)
         table: RoutingTable | None = yield ReadTable()
         if table is None or table.version < dispatcher.progress.version:

@@ -7,7 +7,8 @@ it; a host puts it in and takes it out.
 |------------------|-------------------------------------|--------------------------------------------------|
 | shuffled         | one per dispatcher (P)              | SourceBlock, Heartbeat                           |
 | unit             | one per unit, whatever generation   | Block, Signal                                    |
-| signals          | one                                 | Signal (read by dispatchers and the operator)    |
+| signals          | one                                 | Signal (read by dispatchers and the operator),   |
+|                  |                                     | Demand (read by dispatchers)                     |
 | partials         | one per merger                      | Partials, Signal                                 |
 | late, dead       | one per dispatcher                  | LateTuples, SetAside                             |
 | output           | one per producer                    | Results                                          |
@@ -157,6 +158,19 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
+class Demand:
+    """How often a unit wants the payload of a relation's tuples, of late: of so many rows that it `handled`, stored or
+    probing, so many were in a match when it looked, in so many different `blocks` of shuffled; rows that were in
+    matches of several batches count for each. Says how tuples travel best, and decides no result."""
+
+    sender: Producer
+    relation: int
+    handled: int
+    wanted: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """Rows for the output, each with its 128-bit id (two uint64), in the order of the select list.
 
@@ -208,4 +222,4 @@ class SetAside:
     trace: str = ""
 
 
-Record = SourceBlock | Heartbeat | Block | Signal | Results | Partials | LateTuples | SetAside
+Record = SourceBlock | Heartbeat | Block | Signal | Demand | Results | Partials | LateTuples | SetAside

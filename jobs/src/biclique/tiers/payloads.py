@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from biclique.core import payload_places
 from biclique.core.payload_places import PayloadPlaces
 from biclique.core.rows import Rows, Vector, concat_vectors
-from biclique.plan.model import PLACE, Plan, Stage
+from biclique.plan.model import PLACE, Plan, Stage, Transport
 from biclique.tiers.entry import source_positions
 from biclique.tiers.found import Found
-from biclique.tiers.messages import SourceBlock
+from biclique.tiers.messages import Address, Demand, Producer, SourceBlock, Topic
 
 CACHE_BYTES_MAX = 64 << 20
+DEMAND_ROWS = 16_384  # are handled before a unit tells again how often payload was wanted
 
 
 class BlockPlace(NamedTuple):
@@ -61,10 +62,31 @@ class _Table:
     columns: Mapping[int, Vector]
 
 
+@dataclass(slots=True)
+class _Measured:
+    relation: int
+    handled: int = 0
+    wanted: int = 0
+    blocks: int = 0
+    kept: int = 0  # of what is handled: from before it was told last
+
+    def forget_half(self) -> None:
+        self.handled, self.wanted, self.blocks = self.handled // 2, self.wanted // 2, self.blocks // 2
+        self.kept = self.handled
+
+
 class Payloads:
     """Of one unit; its sides by number."""
 
-    def __init__(self, plan: Plan, stage: Stage, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
+    def __init__(
+        self, plan: Plan, stage: Stage, cache_bytes_max: int = CACHE_BYTES_MAX, demand_rows: int = DEMAND_ROWS
+    ) -> None:
+        self._demand_rows = demand_rows
+        self._measured = {
+            number: _Measured(side.relations[0])
+            for number, side in enumerate(stage.sides)
+            if side.transport is Transport.MEASURED
+        }
         self._fields: dict[int, dict[int, int]] = {}  # side → position in its columns → position in a source block's
         self._place_at = {number: len(side.types) + PLACE for number, side in enumerate(stage.sides)}
         for number, side in enumerate(stage.sides):
@@ -111,7 +133,23 @@ class Payloads:
         if not parts:
             return np.empty(0, np.int64)
         every = np.unique(np.concatenate(parts))
+        if (measured := self._measured.get(side)) is not None:
+            everywhere = every if every[0] >= 0 else np.unique(payload_places.known(every))
+            measured.wanted += len(everywhere)
+            measured.blocks += 1 + int(np.count_nonzero(np.diff(payload_places.blocks_of(everywhere))))
         return every[every >= 0]
+
+    def handle(self, side: int, rows: int) -> None:
+        if (measured := self._measured.get(side)) is not None:
+            measured.handled += rows
+
+    def demands(self, sender: Producer) -> Iterator[tuple[Address, Demand]]:
+        """Of late: half of what was told last still counts."""
+        for measured in self._measured.values():
+            if measured.handled - measured.kept >= self._demand_rows:
+                demand = Demand(sender, measured.relation, measured.handled, measured.wanted, measured.blocks)
+                yield Address(Topic.SIGNALS, 0), demand
+                measured.forget_half()
 
     def take(self, block: BlockPlace, record: SourceBlock) -> None:
         self.counters.read += 1

@@ -12,12 +12,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biclique.core.rows import Vector
+from biclique.plan.semijoin import BLOCK_BYTES
 from biclique.ports.wire import Message
 from biclique.tiers.cutting import RECORD_BYTES_MAX
 from biclique.tiers.messages import Mark, SourceBlock
 
 PORTION_BYTES = 4 << 20  # of messages as they came, but for one that has more alone
 BLOCK_ROWS = 16_384
+FETCHED_BYTES = BLOCK_BYTES  # of a block that units may read again for a few of its rows
+NARROW_BYTES = (
+    96  # a row of no more is hardly worth leaving behind, and thousands of small blocks cost their dispatcher
+)
+
+
+def bytes_max_of(block: SourceBlock, fetched: bool) -> int:
+    """`fetched`: units may read it again. Of the texts and numbers of its rows alone, as they are in memory."""
+    rows = len(block.columns[0]) if block.columns else 0
+    wide = rows > 0 and sum(column.nbytes for column in block.columns) > NARROW_BYTES * rows
+    return FETCHED_BYTES if fetched and wide else RECORD_BYTES_MAX
 
 
 def portions(records: pa.RecordBatch, most: int = PORTION_BYTES) -> Iterator[pa.RecordBatch]:
@@ -40,7 +52,8 @@ def cut(
     count = len(block.offsets)
     if not count:
         return
-    message = encode(block) if count <= rows_max else None
+    # What is certainly too large is halved before it is encoded in vain.
+    message = encode(block) if count <= rows_max and (count == 1 or block.nbytes <= 2 * bytes_max) else None
     if message is not None and (count == 1 or len(message.value) <= bytes_max):
         yield block, message
         return

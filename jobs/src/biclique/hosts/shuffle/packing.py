@@ -26,7 +26,7 @@ from biclique.hosts.parsing.needed import needed_of
 from biclique.hosts.parsing.rows import Wanted
 from biclique.hosts.shuffle.arrow_messages import parse_arrow_messages
 from biclique.hosts.shuffle.csv_messages import parse_csv_messages
-from biclique.hosts.shuffle.cutting import cut, portions
+from biclique.hosts.shuffle.cutting import bytes_max_of, cut, portions
 from biclique.hosts.shuffle.json_messages import parse_json_messages
 from biclique.hosts.shuffle.parsed import WHOLE, BadRecord, ParsedMessages
 from biclique.hosts.shuffle.raw import RawRecords
@@ -96,7 +96,8 @@ class Packing:
                     began_ns = time.time_ns()
                     packed = packer.pack(key, last.get(key, NO_PREDECESSOR), portion)
                     packed = traced(packed, portion, began_ns)
-                    for block, message in cut(packed, wire.encode):
+                    bytes_max = bytes_max_of(packed, plan.fetched_from(key.source))
+                    for block, message in cut(packed, wire.encode, bytes_max=bytes_max):
                         last[key] = int(block.offsets[-1])
                         headers = [{"key": name, "value": value} for name, value in message.headers.items()]
                         to = (f"{self.prefix}.shuffled", dispatcher_of(key, plan.dispatchers))

@@ -15,7 +15,7 @@ from dataclasses import replace
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.kafka_reading import READ_BYTES_MAX
-from biclique.tiers.joiner import JoinerLimits, limits_within
+from biclique.tiers.joiner_limits import JoinerLimits, limits_within
 from biclique.tiers.loops import READ_LIMITS, ReadLimits
 from biclique.tiers.matching import BatchMax
 from biclique.tiers.merger import WrittenMax
