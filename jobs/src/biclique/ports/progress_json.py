@@ -49,6 +49,7 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "read_to": progress.read_to,
                 "counted": list(progress.counted),
                 "failed": progress.failed,
+                "heard": progress.heard,
             }
         case MergerProgress():
             return {
@@ -59,6 +60,7 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "senders": [encode_unit(unit) for unit in progress.senders],
                 "cursor": None if progress.cursor is None else [progress.cursor.frontier, *progress.cursor.place],
                 "read_to": progress.read_to,
+                "heard": progress.heard,
             }
         case TrimProgress():
             return {"kind": "trimmer", "before": progress.before}

@@ -116,6 +116,9 @@ class Joiner:
         and what comes to no commit ends its incarnation: so each failure is in the committed progress once."""
         return self._failed_before + self._emission.failures + sum(p.failures for p in self._probings.values())
 
+    def _heard(self) -> int:
+        return max(self.progress.heard, self.inbox.newest_version)
+
     # Reading.
 
     def load(self, ref: BlobRef, data: bytes) -> None:
@@ -305,6 +308,7 @@ class Joiner:
                         self.next_offset,
                         self.progress.counted,
                         self._failed(),
+                        self._heard(),
                     ),
                 )
                 continue
@@ -325,6 +329,7 @@ class Joiner:
                 self.next_offset,
                 counted,
                 self._failed(),
+                self._heard(),
             )
             demands, signals = self.payloads.demands(self._producer), self._signals(progress, table)
             yield JoinerTurn((*sends, *demands, *signals), progress)

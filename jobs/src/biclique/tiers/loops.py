@@ -190,7 +190,8 @@ def joiner_loop(
             joiner.read_to(fetched.next_offset)
             read = len(fetched.records)
         table: RoutingTable | None = yield ReadTable()
-        if table is None or table.version < max(joiner.inbox.newest_version, joiner.progress.version):
+        known = max(joiner.inbox.newest_version, joiner.progress.version, joiner.progress.heard)
+        if table is None or table.version < known:
             yield Rest(REST_MS)  # older than what this unit has heard of, or was born or went on with
             continue
         if unit not in table.units() and table.born.get(unit, 0) <= table.version and joiner.progress.frontier >= 0:
@@ -418,7 +419,7 @@ def merger_loop(
             merger.take(offset, record)
         merger.read_to(fetched.next_offset)
         table: RoutingTable | None = yield ReadTable()
-        if table is None or table.version < merger.inbox.newest_version:
+        if table is None or table.version < max(merger.inbox.newest_version, merger.progress.heard):
             yield Rest(REST_MS)
             continue
         frontier = merger.reach(table)

@@ -236,7 +236,8 @@ class Merger:
         self.inbox.advance(frontier)
         offset = self._earliest()
         senders = self.inbox.senders_from(offset)
-        after = MergerProgress(offset, frontier, watermark, senders, read_to=self.next_offset)
+        heard = max(self.progress.heard, self.inbox.newest_version)
+        after = MergerProgress(offset, frontier, watermark, senders, read_to=self.next_offset, heard=heard)
         if self._timed:
             yield from self._once(self._closed(watermark), after)
         elif self._query.distinct:

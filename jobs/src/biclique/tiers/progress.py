@@ -56,6 +56,9 @@ class JoinerProgress:
     pairs, in keys of the partial results that were made, and in the select list; sums over all generations of all units
     are the truth.
 
+    `heard`: the newest version of the routing table that any signal up to `read_to` tells of. Who left by it may have
+    said so below `offset`, and is not read again: an older table, which still names it, must not bring it back.
+
     The first progress of a generation is written by who starts it (`start_of`): without one a loop refuses to run."""
 
     offset: int
@@ -70,6 +73,7 @@ class JoinerProgress:
     read_to: int = 0
     counted: Counts = ()
     failed: int = 0
+    heard: int = 0
 
 
 Place = tuple[int, int, int]  # of a row that is written once: its time, and its id
@@ -86,7 +90,7 @@ class MergerCursor(NamedTuple):
 class MergerProgress:
     """Up to where a merger has merged, and written what follows from it. `senders`: the units that it waits for. With a
     cursor, the rest is of before the step that the cursor is in. `read_to`: all that this step had read is below this
-    offset; until it has been read again, nothing is written or sealed."""
+    offset; until it has been read again, nothing is written or sealed. `heard`: as a joiner's."""
 
     offset: int = 0
     frontier: int = -1
@@ -94,6 +98,7 @@ class MergerProgress:
     senders: tuple[UnitId, ...] = ()
     cursor: MergerCursor | None = None
     read_to: int = 0
+    heard: int = 0
 
 
 @dataclass(frozen=True, slots=True)
