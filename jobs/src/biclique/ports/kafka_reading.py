@@ -168,7 +168,8 @@ class ProgressReader:
     """The newest committed progress of each owner in one partition: a unit's generations share one."""
 
     def __init__(self, client: Mapping[str, Any], topic: str, partition: int) -> None:
-        self._follower = Follower(client, topic, partition, patience_s=0.05)
+        # It only ever reads on, and hardly ever anything new: the broker may keep its requests for long.
+        self._follower = Follower({**client, "fetch.wait.max.ms": 1000}, topic, partition, patience_s=0.05)
         self._found: dict[str, bytes] = {}
         self._next, self._topic = 0, topic
 
