@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from bench.data import SIDES
 from bench.kafka.bed import APPEND_TIME, Bed, Burst, EndWatch
@@ -21,9 +22,8 @@ from bench.workloads import expected, fingerprint
 from biclique.core.rows import Vector
 from biclique.hosts.shuffle.packing import dispatcher_of
 from biclique.plan.make import make_plan
-from biclique.ports.wire import Message, Wire
+from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
-from biclique.tiers.messages import SourceBlock
 from biclique.tiers.progress import SourcePartition
 from biclique.tiers.shuffler import Shuffler
 
@@ -149,13 +149,20 @@ def block_latency(bed: Bed, rate: int, seconds: float) -> tuple[float, float, in
     )
     consumer.assign([TopicPartition(f"{name}-out", partition, 0) for partition in range(PARTITIONS)])
     seen: list[tuple[float, bytes]] = []
+    appended: dict[int, float] = {}
+
+    def note(tick: int, error: object, message: Message) -> None:
+        """The broker's own time, of the later block of a tick. (The log is trimmed behind the dispatchers.)"""
+        if error is not None:
+            raise TrialFailed(f"a block could not be written: {error}")
+        appended[tick] = max(appended.get(tick, 0.0), message.timestamp()[1] / 1000)
 
     def send(tick: int, topic: str) -> None:
         serials = np.arange(tick * each, (tick + 1) * each, dtype=np.int32)
         now_us = time.time_ns() // 1000
         for side in (0, 1) if tick % 2 else (1, 0):
             partition, value, headers = source.message(side, tick % PARTITIONS, [serials, serials], now_us)
-            producer.produce(topic, value, partition=partition, headers=dict(headers))
+            producer.produce(topic, value, partition=partition, headers=dict(headers), on_delivery=partial(note, tick))
 
     def collect(timeout: float) -> None:
         producer.poll(0)
@@ -192,18 +199,7 @@ def block_latency(bed: Bed, rate: int, seconds: float) -> tuple[float, float, in
     found, times = np.concatenate(serials), np.concatenate(at)
     if len(found) != ticks * each or len(np.unique(found)) != len(found):
         raise TrialFailed(f"{len(found):,} results of {ticks * each:,}")
-    took = times - _append_times(bed, f"{name}.shuffled", text, ticks, each)[found // each]
+    took = times - np.array([appended[tick] for tick in range(ticks)])[found // each]
     took = took[found >= warm_ticks * each]
     p50, p99 = np.quantile(took, (0.5, 0.99)).tolist()
     return p50, p99, len(took)
-
-
-def _append_times(bed: Bed, topic: str, text: str, ticks: int, each: int) -> np.ndarray:
-    """Of the later block of each tick, in seconds."""
-    wire, times = Wire(make_plan(compile_manifest(text))), np.zeros(ticks)
-    for message in bed.messages(topic, PARTITIONS):
-        record = wire.decode(Message(message.value() or b"", dict(message.headers() or ())))
-        assert isinstance(record, SourceBlock)
-        tick = int(record.columns[0].values[0]) // each
-        times[tick] = max(times[tick], message.timestamp()[1] / 1000)
-    return times

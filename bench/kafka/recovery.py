@@ -19,6 +19,7 @@ from bench.kafka.tiers import Tiers, TrialFailed
 
 TICK_S = 0.1
 TICK_ROWS = 50
+BOTH = 2
 CHECKPOINT_S = 15.0  # by then every unit has made one of all its state
 LIMIT_S = 120.0
 FRESH = 1 << 30  # serials from here on are of tuples written tick by tick
@@ -52,30 +53,38 @@ class Recovery:
             self.seconds_to_a_new_result(LIMIT_S)
 
     def seconds_to_a_new_result(self, limit_s: float) -> float:
-        """Of tuples that are written from now on, tick by tick."""
+        """Until all results of BOTH ticks in a row are there that were written from now on. By turns one side of a tick
+        is written well before the other, and the later one's tuples look into the other side's unit: so neither unit
+        can stand in for the other."""
         began, first = time.monotonic(), self._tick
-        wanted = FRESH + first * TICK_ROWS
-        while (now := time.monotonic()) < began + limit_s:
-            self._write()
-            while time.monotonic() < now + TICK_S:
-                for message in self._consumer.consume(1000, 0.02):
-                    if message.error() is None and _serial(message.value() or b"") >= wanted:
+        found: dict[int, int] = {}
+        while time.monotonic() < began + limit_s:
+            for side in (0, 1) if self._tick % 2 else (1, 0):
+                until = time.monotonic() + TICK_S / 2
+                self._write(side)
+                while time.monotonic() < until:
+                    for message in self._consumer.consume(1000, 0.02):
+                        if message.error() is None:
+                            tick = (_serial(message.value() or b"") - FRESH) // TICK_ROWS
+                            found[tick] = found.get(tick, 0) + 1
+                    if any(self._is_complete(found, tick) for tick in range(first, self._tick)):
                         return time.monotonic() - began
+            self._tick += 1
             self.tiers.alive()
         raise TrialFailed(f"no new result within {limit_s:.0f} s")
 
-    def _write(self) -> None:
+    @staticmethod
+    def _is_complete(found: dict[int, int], tick: int) -> bool:
+        return all(found.get(tick + n) == TICK_ROWS for n in range(BOTH))
+
+    def _write(self, side: int) -> None:
         serials = np.arange(self._tick * TICK_ROWS, (self._tick + 1) * TICK_ROWS, dtype=np.int32)
         now_us = time.time_ns() // 1000
         # Keys of their own, which no stored tuple has.
-        keys = -1 - serials
-        for side in (0, 1):
-            partition, value, headers = self._source.message(
-                side, self._tick % PARTITIONS, [serials + np.int32(FRESH), keys], now_us
-            )
-            self._producer.produce(f"{self._name}.shuffled", value, partition=partition, headers=dict(headers))
+        columns = [serials + np.int32(FRESH), -1 - serials]
+        partition, value, headers = self._source.message(side, self._tick % PARTITIONS, columns, now_us)
+        self._producer.produce(f"{self._name}.shuffled", value, partition=partition, headers=dict(headers))
         self._producer.poll(0)
-        self._tick += 1
 
     def kill_a_worker(self) -> None:
         """The process of one unit; its driver notices, and starts it again."""
