@@ -26,10 +26,11 @@ from biclique.ports.outlets import Outlets
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.query.used import used_fields
+from biclique.routing.table import RoutingTable
 from biclique.tiers.dispatcher import HEARTBEAT_MS
 from biclique.tiers.effects import Orders
 from biclique.tiers.loops import dispatcher_loop, joiner_loop, merger_loop
-from biclique.tiers.messages import Address, Mark, SourceBlock, Topic, unit_address
+from biclique.tiers.messages import Address, Mark, Record, SourceBlock, Topic, unit_address
 from biclique.tiers.progress import SourcePartition
 from biclique.tiers.reading_on import TrimmedTooFar
 from biclique.tiers.trimming import first_needed
@@ -74,26 +75,39 @@ class Query:
         self.start()
 
     def start(self) -> None:
-        self.client = self.log.client()
-        store = MemoryStore()
-        performer = Performer(
-            self.client,
-            store,
-            lambda version: self.table if version in (None, 0) else None,
-            Orders,
-            lambda: self.now,
-            lambda milliseconds: None,
-        )
         loops = {
             f"dispatcher {n}": dispatcher_loop(self.plan, n, [SourcePartition(n, 0)])
             for n in range(self.plan.dispatchers)
         }
         loops |= {f"joiner {unit}": joiner_loop(self.plan, unit) for unit in self.table.units()}
         loops |= {f"merger {n}": merger_loop(self.plan, n) for n in range(self.plan.mergers)}
-        self.running = [Running(name, loop, performer) for name, loop in loops.items()]
+        # A client is one process's, and follows a partition for one reader.
+        self.clients = {name: self.log.client() for name in loops}
+        self.running = [Running(name, loop, self._performer(name)) for name, loop in loops.items()]
+
+    def _performer(self, name: str) -> Performer:
+        def table(version: int | None) -> RoutingTable | None:
+            return self.table if version in (None, 0) else None
+
+        return Performer(self.clients[name], MemoryStore(), table, Orders, lambda: self.now, lambda milliseconds: None)
+
+    def close(self) -> None:
+        for client in self.clients.values():
+            client.close()
+
+    def all_of(self, address: Address) -> list[tuple[int, Record]]:
+        """That the log holds."""
+        client, found = self.log.client(), []
+        at, end = self.log.bounds(address)
+        while at < end:
+            fetched = client.read(address, at, 64)
+            found += fetched.records
+            at = fetched.next_offset
+        client.close()
+        return found
 
     def restart(self) -> None:
-        self.client.close()
+        self.close()
         self.start()
 
     def feed(self, source: int, keys: list[int], times: list[int]) -> None:
@@ -167,7 +181,7 @@ def test_results_are_the_same_while_every_log_is_trimmed_and_checkpoints_are_los
     assert {keep.why for keep in units} == {"in a window"}
     for driver in drivers:
         driver.close()
-    query.client.close()
+    query.close()
 
 
 def test_the_broker_finds_what_a_scan_of_all_records_finds(kafka: Kafka) -> None:
@@ -176,17 +190,13 @@ def test_the_broker_finds_what_a_scan_of_all_records_finds(kafka: Kafka) -> None
     query.run()
     for unit in query.table.units():
         address = unit_address(unit)
-        records, at, end = [], 0, query.log.bounds(address).end
-        while at < end:
-            fetched = query.client.read(address, at, 64)
-            records += fetched.records
-            at = fetched.next_offset
+        records = query.all_of(address)
         for watermark in (-(1 << 62), *range(-40 * SECOND, 60 * SECOND, 1_700_000), 1 << 61):
             scanned = first_needed(query.plan, records, watermark)
             asked = query.log.first_needed(address, watermark)
             # It rounds to milliseconds, and times here are whole seconds.
             assert asked == scanned, watermark
-    query.client.close()
+    query.close()
 
 
 def test_full_history_keeps_all_that_units_store_and_mergers_merge(kafka: Kafka) -> None:
@@ -200,9 +210,9 @@ def test_full_history_keeps_all_that_units_store_and_mergers_merge(kafka: Kafka)
         if tier == "dispatcher":
             continue
         for keep in kept:
-            first = first_needed(query.plan, query.client.read(keep.address, 0, 1000).records, 0)
+            first = first_needed(query.plan, query.all_of(keep.address), 0)
             assert first is not None and keep.start <= first
-    query.client.close()
+    query.close()
 
 
 def test_groups_of_a_tumbling_window_let_go_of_their_shares(kafka: Kafka) -> None:
@@ -229,7 +239,7 @@ def test_groups_of_a_tumbling_window_let_go_of_their_shares(kafka: Kafka) -> Non
     assert len(found) == len(query.kafka.read(query.output)), "each group once"
     closed = [count for (_, window), count in expected.items() if window < 9]
     assert Counter(row["n"] for row in found if row["n"]) == Counter(closed)
-    query.client.close()
+    query.close()
 
 
 @pytest.mark.parametrize("topic", [Topic.SHUFFLED, Topic.UNIT])
@@ -245,4 +255,4 @@ def test_what_somebody_else_deletes_is_a_loud_stop(kafka: Kafka, topic: Topic) -
     query.restart()
     with pytest.raises(TrimmedTooFar, match=r"and Biclique has trimmed it up to 0 only: .* restore the topic"):
         query.run()
-    query.client.close()
+    query.close()
