@@ -68,6 +68,7 @@ class Recovery:
                             tick = (_serial(message.value() or b"") - FRESH) // TICK_ROWS
                             found[tick] = found.get(tick, 0) + 1
                     if any(self._is_complete(found, tick) for tick in range(first, self._tick)):
+                        self._tick += 1  # one side of it may have been written
                         return time.monotonic() - began
             self._tick += 1
             self.tiers.alive()
