@@ -3,7 +3,7 @@ common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 import numpy as np
@@ -35,8 +35,12 @@ Tier = tuple[Producer, Callable[[Watch], Loop]]
 
 
 class Hosting:
-    def __init__(self, seed: int, scenario: Scenario, written_groups: int | None) -> None:
-        self.scenario, self.plan = scenario, scenario.plan
+    """`to_come`: partitions of sources that are not there yet, as long as they are in it."""
+
+    def __init__(
+        self, seed: int, scenario: Scenario, written_groups: int | None, to_come: Set[SourcePartition] = frozenset()
+    ) -> None:
+        self.scenario, self.plan, self._to_come = scenario, scenario.plan, to_come
         self.memory = memory = ShortMemory(seed, self.plan)
         bounds = byte_bounds_of(seed).writing(written_groups)
         self._written_max, self._shares_max = bounds.written, bounds.held
@@ -79,7 +83,12 @@ class Hosting:
 
     def dispatcher(self, number: int) -> Tier:
         mine = [key for key in self.scenario.partitions if self.scenario.dispatcher_of(key) == number]
-        return dispatcher_producer(number), lambda watch: dispatcher_loop(self.plan, number, mine, self._reads, watch)
+
+        def start(watch: Watch) -> Loop:
+            there = [key for key in mine if key not in self._to_come]
+            return dispatcher_loop(self.plan, number, there, self._reads, watch)
+
+        return dispatcher_producer(number), start
 
     def unit(self, unit: UnitId) -> Tier:
         return joiner_producer(unit), lambda watch: joiner_loop(

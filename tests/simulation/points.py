@@ -57,7 +57,7 @@ class Fault(Enum):
     F7 = "F7 blob damaged"
     F8 = "F8 clock"
     F12 = "F12 strange input"
-    F13 = "F13 retention"
+    F13 = "F13 retention, or a partition more"
 
 
 P = Point
@@ -74,7 +74,7 @@ WHERE: dict[Fault, tuple[Point, ...]] = {
     Fault.F7: CHECKPOINT,
     Fault.F8: tuple(Point),
     Fault.F12: (P.P1, P.P7, P.P8, P.P9),
-    Fault.F13: (P.P15, P.P16, P.P17),
+    Fault.F13: (P.P1, P.P15, P.P16, P.P17),
 }
 TWICE = "F1 crash, twice in a row"
 

@@ -70,6 +70,8 @@ class ShufflerTasks:
 
     def act(self) -> None:
         world = self.world
+        if self.key in world.strikes.to_come:
+            return
         if world.chance("shuffler", 0.04):
             self.restart()
         if self.zombies and world.chance("zombie task", 0.3):

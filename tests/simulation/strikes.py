@@ -10,11 +10,12 @@ still, and a commit that is decided while its answer is still under way.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from biclique.tiers.messages import Producer
+from biclique.tiers.progress import SourcePartition
 from tests.simulation import observer
 from tests.simulation.points import TWICE, WHERE, Fault, Point, Stage, pair, points_of
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.12  # of the seeds
 HELD = 0.2  # of their commits: the answer comes later than the decision
+APPEARS = 0.05  # a partition that is to come, whenever it would be given a record
 OFTEN, SELDOM = 0.01, 0.08
 RARE = frozenset(Point) - {Point.P5, Point.P7, Point.P11, Point.P17}
 OF_THE_LOG = {  # what the log does by itself, and at which points of whoever it does it to
@@ -52,6 +54,20 @@ class Strikes:
         rng = random.Random(f"{world.seed}/strikes")
         self.rng = rng if rng.random() < SHARE else None
         self.broker_away_until = 0
+        self.to_come: set[SourcePartition] = set()  # partitions that a source topic is given later
+
+    def begin(self, partitions: Sequence[SourcePartition]) -> None:
+        """The first of each source is there from the beginning."""
+        if self.rng is not None:
+            self.to_come = {key for key in partitions if key.partition > 0 and self.rng.random() < 0.5}
+
+    def is_there(self, key: SourcePartition) -> bool:
+        """Whether it can be given a record; it is a matter of time."""
+        if key in self.to_come and (not self._world.faults or self.rng.random() < APPEARS):
+            self.to_come.remove(key)
+            self._world.happened[pair(Fault.F13, Point.P1)] += self._world.faults
+            self._world.note(f"source {key.source} is given partition {key.partition}")
+        return key not in self.to_come
 
     # --- counting, in every run --------------------------------------------------------------------------------------
 

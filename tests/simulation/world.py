@@ -80,7 +80,8 @@ class World:
         self.strikes, self.stepping, self.shufflers = Strikes(self), None, list[ShufflerTasks]()
         self.log = FakeLog(self.rng, self.chance, carrying_of(seed, self.plan))
         self.store = FaultyStore(self.rng)
-        self.tiers = Hosting(seed, self.scenario, self.focus.written_groups)
+        self.strikes.begin(self.scenario.partitions)
+        self.tiers = Hosting(seed, self.scenario, self.focus.written_groups, self.strikes.to_come)
         self.tables: list[RoutingTable] = [self.tiers.first_table]
         self.lower: dict[UnitId, int] = {}  # every unit that ever ran, and where its life began
         self.left: set[UnitId] = set()
@@ -270,7 +271,7 @@ class World:
     def _produce(self, key: SourcePartition, tick: bool = False) -> None:
         if self.faults and self.rng.random() < self.focus.falls_asleep:
             self.asleep ^= {key}
-        if key in self.asleep:
+        if not self.strikes.is_there(key) or key in self.asleep:
             return
         records, scenario = self.records[key], self.scenario
         offset = (records[-1].offset if records else -1) + self.rng.choice((1, 1, 1, 2))
