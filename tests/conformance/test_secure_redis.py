@@ -91,3 +91,31 @@ def test_nothing_secret_is_on_its_command_line_and_its_files_are_its_users_own(s
         assert not any(password.encode() in line for line in lines)
     holders = [server.folder / "redis.conf", *server.security.folder.glob("secrets*/*/*")]
     assert all(path.stat().st_mode & 0o077 == 0 for path in holders)
+
+
+def test_a_password_that_is_changed_is_taken_without_a_restart(server: RedisServer, tmp_path: Path) -> None:
+    (tmp_path / "rotated").mkdir()
+    for path in (secrets_of(server) / "redis").iterdir():
+        (tmp_path / "rotated" / path.name).write_text(path.read_text())
+    (tmp_path / "rotated" / "username").write_text("rotated")
+    (tmp_path / "rotated" / "password").write_text("first")
+    admin = redis.Redis.from_url(server.url, **server.admin)
+
+    def change(password: str) -> None:
+        admin.execute_command("ACL", "SETUSER", "rotated", "reset", "on", f">{password}", "~biclique:*", "+@all")
+        admin.client_kill_filter(_type="normal", skipme=True)
+
+    change("first")
+    store = redis_store(surroundings(server, tmp_path, "rotated"))
+    assert store.put("a", b"x")
+    change("second")
+    with pytest.raises(StoreRefusal):
+        store.get("a")
+    (tmp_path / "rotated" / "password").write_text("second")
+    assert store.get("a") == b"x"
+    (tmp_path / "rotated" / "password").unlink()
+    admin.client_kill_filter(_type="normal", skipme=True)
+    with pytest.raises(StoreRefusal):
+        store.get("a")
+    admin.execute_command("ACL", "DELUSER", "rotated")
+    admin.close()

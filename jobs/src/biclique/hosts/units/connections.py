@@ -6,6 +6,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+import redis
+from redis.credentials import CredentialProvider
+
 from biclique.hosts.units.spec import Surroundings
 from biclique.ports.kafka_log import KafkaSettings
 from biclique.ports.kafka_security import client_settings, spark_options
@@ -13,7 +16,8 @@ from biclique.ports.kafka_sources import SourceTopics
 from biclique.ports.patient_store import Patience, PatientStore
 from biclique.ports.redis_store import CALL_S, RedisStore, connected
 from biclique.ports.s3_store import S3Store
-from biclique.ports.secrets import secret_of
+from biclique.ports.secrets import Secret, secret_of
+from biclique.query.errors import QueryError
 from biclique.query.model import Bucket, Kafka, Query
 
 BUCKET_CALL_S = 15.0  # two attempts of the client's
@@ -57,13 +61,27 @@ def spark_sink(around: Surroundings) -> dict[str, str]:
     return _spark(around, around.kafka_secret, str(around.kafka["bootstrap.servers"]))
 
 
+class FromSecret(CredentialProvider):
+    """Who connects is asked for with every connection: a password that is changed in the Secret, as Kubernetes changes
+    it under a running pod, is taken without a restart."""
+
+    def __init__(self, secret: Secret) -> None:
+        self._secret = secret
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        try:
+            password, user = self._secret.needed("password"), self._secret.text("username")
+        except QueryError as wrong:
+            raise redis.AuthenticationError(str(wrong)) from None
+        return (password,) if user is None else (user, password)
+
+
 def redis_store(around: Surroundings) -> RedisStore:
-    security: dict[str, str] = {}
+    security: dict[str, Any] = {}
     if around.redis_secret is not None:
         secret = secret_of(around.secrets, around.redis_secret)
-        security["password"] = secret.needed("password")
-        if (user := secret.text("username")) is not None:
-            security["username"] = user
+        secret.needed("password")  # said at the start, and not with the first checkpoint
+        security["credential_provider"] = FromSecret(secret)
         if urlsplit(around.redis).scheme == "rediss":
             paths = {"ssl_ca_certs": "ca.crt", "ssl_certfile": "tls.crt", "ssl_keyfile": "tls.key"}
             security |= {setting: str(path) for setting, key in paths.items() if (path := secret.path(key)) is not None}
@@ -92,8 +110,8 @@ def checkpoint_store(around: Surroundings, query: Query, who: str) -> PatientSto
         # A call that is given up ends by the time-outs of its own.
         store = bucket_store(around, query.durable)
         return PatientStore(store, f"{who}, bucket {query.durable.name}", lambda: None, patience)
-    redis = redis_store(around)
-    return PatientStore(redis, f"{who}, Redis at {redis.address}", redis.cut)
+    found = redis_store(around)
+    return PatientStore(found, f"{who}, Redis at {found.address}", found.cut)
 
 
 def _spark(around: Surroundings, secret: str | None, servers: str) -> dict[str, str]:
