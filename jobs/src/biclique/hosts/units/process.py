@@ -26,7 +26,7 @@ from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control_folder import ControlFolder
-from biclique.ports.kafka_log import KafkaLog, topic_of
+from biclique.ports.kafka_log import PROGRESS, KafkaLog, input_of, topic_of
 from biclique.ports.outlets import Outlets
 from biclique.ports.refusals import Refused
 from biclique.ports.wire import Wire
@@ -74,8 +74,10 @@ def _run(spec: UnitSpec) -> End:
     try:
         owner = Producer(spec.tier, spec.name)
         if client.read_progress(owner) is None:
+            topic, partition = topic_of(around.prefix, input_of(owner))
             raise MissingProgress(
-                f"the progress of {owner} is gone from the log: going on would lose or double results"
+                f"the progress of {owner} is gone from partition {partition} of topic {topic}{PROGRESS}: going on "
+                "would lose or double results; restore the topic, or begin the query anew under another BICLIQUE_PREFIX"
             )
         gc.freeze()  # what stays for good is not looked through again and again: a full collection takes 60 ms
         with observing(performer, plan, spec.tier, spec.name, attempt, watch) as perform:
