@@ -57,7 +57,7 @@ class Fault(Enum):
     F7 = "F7 blob damaged"
     F8 = "F8 clock"
     F12 = "F12 strange input"
-    F13 = "F13 retention, or a partition more"
+    F13 = "F13 retention"  # and partitions that are added
 
 
 P = Point
