@@ -24,7 +24,7 @@ from tests.chaos.stage import GROUPED, Shape, Stage
 from tests.chaos.trimmed import Stopped, trim_too_far
 from tests.chaos.truth import SIDES, Given
 
-START_LIMIT_S, RECOVERY_LIMIT_S, END_LIMIT_S = 180.0, 180.0, 240.0
+START_LIMIT_S, RECOVERY_LIMIT_S, END_LIMIT_S = 300.0, 180.0, 240.0
 KEYS = 50_000
 
 
