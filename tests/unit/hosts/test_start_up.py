@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from biclique.cli.tier import brokers_of
 from biclique.hosts.units import start_up
 from biclique.hosts.units.spec import Surroundings
 from biclique.hosts.units.start_up import look_at_store, note_what_begins, refuse_what_state_cannot_follow
 from biclique.plan.table import first_table
 from biclique.ports.control_folder import ControlFolder
 from biclique.ports.refusals import Refused
+from biclique.query.compile import compile_manifest
+from biclique.query.errors import QueryError
 from infra import processes
 from infra.redis_server import RedisServer
 from tests.unit.tiers.building import plan
@@ -132,3 +135,24 @@ def test_what_is_missing_in_the_surroundings_is_one_sentence(
     (line,) = done.stderr.splitlines()
     assert line.startswith(said)
     assert "hush" not in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('127.0.0.1:1", topic: out', 'other:1", topic: out', "bootstrapServers differ: 127.0.0.1:1 and other:1; read"),
+        (
+            'kafka: {bootstrapServers: "127.0.0.1:1", topic: s, format: json}',
+            "files: {path: s}",
+            "sources and output a",
+        ),
+    ],
+)
+def test_topics_of_one_cluster_are_asked_for(old: str, new: str, said: str) -> None:
+    assert old in MANIFEST
+    with pytest.raises(QueryError, match=f"spec: {said}"):
+        brokers_of(compile_manifest(MANIFEST.replace(old, new)))
+
+
+def test_topics_of_one_cluster_are_found() -> None:
+    assert brokers_of(compile_manifest(MANIFEST)) == "127.0.0.1:1"

@@ -2,7 +2,7 @@
 
 Settings come from the environment, read here and nowhere else:
 
-BICLIQUE_KAFKA     bootstrap servers; by default those of the first source
+BICLIQUE_KAFKA     bootstrap servers; by default those that all of the manifest's topics have
 BICLIQUE_REDIS     where checkpoints are kept; by default spec.state.redis.url
 BICLIQUE_SECRETS   the folder with a folder for each Secret that a secretRef names, and in it a file for each key
 BICLIQUE_CONTROL   the control port's folder; a file `stop` in it stops the query
@@ -40,7 +40,7 @@ def run(tier: str, manifest: Path, subgroup: str | None) -> None:
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, ask)
     around = Surroundings(
-        kafka={"bootstrap.servers": settings.get("BICLIQUE_KAFKA") or _brokers(query)},
+        kafka={"bootstrap.servers": settings.get("BICLIQUE_KAFKA") or brokers_of(query)},
         redis=_redis(settings, query),
         control=_needed(settings, "BICLIQUE_CONTROL", "a folder that all tiers of the query see"),
         prefix=settings.get("BICLIQUE_PREFIX") or query.name,
@@ -57,12 +57,18 @@ def run(tier: str, manifest: Path, subgroup: str | None) -> None:
     run_tier(tier, _subgroup(subgroup), options, lambda: asked[0] or stop_file.exists())
 
 
-def _brokers(query: Query) -> str:
-    inputs = [source.input for source in query.sources]
-    given = next((each for each in inputs if isinstance(each, Kafka)), None)
-    if given is None or not isinstance(query.output, Kafka):
+def brokers_of(query: Query) -> str:
+    given = [each for each in (*(source.input for source in query.sources), query.output) if isinstance(each, Kafka)]
+    if len(given) <= len(query.sources):
         raise QueryError("spec", "sources and output are files", "name topics, or use `biclique run`")
-    return given.bootstrap_servers
+    found = sorted({each.bootstrap_servers for each in given})
+    if len(found) > 1:
+        problem = f"bootstrapServers differ: {' and '.join(found)}"
+        remedy = (
+            "read and write topics of one cluster; if these are addresses of one, set BICLIQUE_KAFKA to one of them"
+        )
+        raise QueryError("spec", problem, remedy)
+    return found[0]
 
 
 def _redis(settings: Mapping[str, str], query: Query) -> str:
