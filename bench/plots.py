@@ -30,8 +30,11 @@ def draw(
     with plt.rc_context(STYLE):
         if any(line.good for line in core):
             drawn.append(_saved(_targets(core), folder / "core.svg"))
-        if any(case.measured and case.measured.points for case in cases):
-            drawn.append(_saved(_growth(cases), folder / "growth.svg"))
+        curves = [case for case in cases if case.measured and case.measured.points]
+        if growth := [case for case in curves if case.case.name.startswith("growth")]:
+            drawn.append(_saved(_growth(growth), folder / "growth.svg"))
+        if semijoin := [case for case in curves if case.case.name.startswith("semijoin")]:
+            drawn.append(_saved(_semijoin(semijoin), folder / "semijoin.svg"))
         if any(run.seconds for run in runs):
             drawn.append(_saved(_engines(runs), folder / "engines.svg"))
         if any(line.good for line in kafka):
@@ -72,6 +75,22 @@ def _growth(cases: Sequence[CaseRun]) -> Figure:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("rows stored, at equal matches")
     axes.set_ylabel("nanoseconds a probe")
+    axes.legend(frameon=False)
+    return figure
+
+
+def _semijoin(cases: Sequence[CaseRun]) -> Figure:
+    """Bytes keys first over bytes whole: below 1 the first is fewer. The first case is measured, the second the
+    formulas'."""
+    figure, axes = plt.subplots(figsize=(5, 3))
+    ways = (("measured", OURS, "o"), ("predicted by (2') and blocks", THEIRS, ""))
+    for run, (label, color, marker) in zip(cases, ways, strict=False):
+        assert run.measured is not None
+        axes.plot(*zip(*run.measured.points, strict=True), marker=marker, markersize=4, color=color, label=label)
+    axes.axhline(1, color="black", linewidth=1)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("share of tuples that match")
+    axes.set_ylabel("bytes, keys first over whole")
     axes.legend(frameon=False)
     return figure
 

@@ -104,7 +104,7 @@ def page(
     parts = ["# Benchmarks", "Written by `make bench`; not edited by hand.", _summary((*core, *rivals, *kafka), whole)]
     parts += ["## The machine", _machine(machine), "## How it was measured", METHOD]
     if core:
-        parts += ["## Core", _table(LINE_HEAD, line_rows(core)), *_pictures(plots, ("core", "growth"))]
+        parts += ["## Core", _table(LINE_HEAD, line_rows(core)), *_pictures(plots, ("core", "growth", "semijoin"))]
     if rivals:
         parts += ["## The embedded engine beside its peers", _table(LINE_HEAD, line_rows(rivals))]
     if runs:

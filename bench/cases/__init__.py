@@ -136,4 +136,20 @@ CASES: tuple[Case, ...] = (
         MOST,
         f"{CORE}:state_two_inequalities",
     ),
+    Case(
+        "semijoin, bytes",
+        "between dispatcher and joiners, whole tuples over keys first: 1 kB payloads, 4 units a side, 1 % matching",
+        "x",
+        5,
+        LEAST,
+        "bench.cases.semijoin:fewer_bytes",
+    ),
+    Case(
+        "semijoin, crossover",
+        "share of matching tuples from which whole tuples are fewer bytes, measured over predicted",
+        "x",
+        None,
+        LEAST,
+        "bench.cases.semijoin:crossover",
+    ),
 )

@@ -28,7 +28,7 @@ from tests.model.bounds import Use
 from tests.model.evidence import Evidence, SourceRecord, Violation
 from tests.simulation.carrying import carrying_of
 from tests.simulation.coverage import A_START, ABORTED, FAULTS, OVERFLOW, TOGETHER, TRIMMED, crash_at, fates
-from tests.simulation.dispatcher_logs import trim_for_dispatchers
+from tests.simulation.dispatcher_logs import DispatcherLogs
 from tests.simulation.fake_log import FakeLog
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.focus import focus_of
@@ -95,7 +95,7 @@ class World:
         )
         self.starting: Starting | None = None
         self._heard_to = 0
-        self.trimmer = Trimmer(self.plan, self.log)
+        self.trimmer, self.dispatcher_logs = Trimmer(self.plan, self.log), DispatcherLogs(self.plan, self.log)
         for number in range(self.plan.dispatchers):
             self._run(self.tiers.dispatcher(number))
         for unit in self.tables[0].units():
@@ -345,7 +345,7 @@ class World:
                 for process in self.strikes.trimmed(owners):
                     self._crash(process)
                 self._strike_receivers(units)
-        self.happened += trim_for_dispatchers(self.tiers, self.log, self.tables, progress, self._heard_to)
+        self.happened += self.dispatcher_logs.trim(self.tables[-1], progress, self._heard_to)
         self.trimmer.trim_shares()
 
     def _strike_receivers(self, sources: list[UnitId]) -> None:

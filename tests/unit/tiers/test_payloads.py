@@ -3,6 +3,8 @@ by what is measured."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,16 +17,16 @@ from biclique.plan.model import LEFT, PLACE, Plan, Transport
 from biclique.plan.table import first_table
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
-from biclique.tiers.dispatcher import Dispatcher, dispatcher_producer
+from biclique.query.model import Window
+from biclique.tiers.dispatcher import Dispatcher
 from biclique.tiers.effects import Fetched, Read, ReadProgress
 from biclique.tiers.inbox import joiner_producer
-from biclique.tiers.messages import Block, Demand, Mark, Record, SourceBlock, unit_address
+from biclique.tiers.messages import TIME_NEVER, Block, Demand, Mark, Record, SourceBlock
 from biclique.tiers.payload_reading import MissingPayload, read_payloads
-from biclique.tiers.payload_trimming import keep_shuffled_from, referred_in
+from biclique.tiers.payload_trimming import PayloadMarks, payload_window_us
 from biclique.tiers.payloads import BlockPlace, Payloads, Wanted, runs_of
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePartition
 from biclique.tiers.transports import Transports
-from tests.unit.tiers.building import signal
 
 MANIFEST = """
 apiVersion: biclique.dev/v1alpha1
@@ -178,30 +180,36 @@ def test_a_block_that_is_gone_is_a_successors_doing_or_a_loud_stop() -> None:
             assert ended.value.value is False
 
 
-def test_shuffled_is_kept_down_to_what_rows_refer_to_once_all_rows_show() -> None:
-    made = plan()
-    table, (unit, other) = first_table(made), first_table(made).units()
-    found = sent(made, (3, block(0, ["a"])), (7, block(1, ["b"])))
-    progress = DispatcherProgress(offset=8, epoch=1000)
-    said = signal(dispatcher_producer(0), 1000)
-    full = referred_in(made, [(0, found[0]), (1, said)], 0, -1)
-    assert full.oldest == {0: 3} and full.shown == {0: 1000}
-    nothing = referred_in(made, [], 0, 1000)
-    silent = referred_in(made, [], 0, 999)
-    first, second = unit_address(unit), unit_address(other)
-    assert keep_shuffled_from(0, progress, table, {first: full, second: nothing}) == 3
-    assert keep_shuffled_from(0, progress, table, {first: nothing, second: nothing}) == 8
-    assert keep_shuffled_from(0, progress, table, {first: full, second: silent}) == 0
-    assert keep_shuffled_from(0, progress, table, {first: full}) == 0
-    assert referred_in(made, [(0, found[0]), (1, said)], 1, -1).oldest == {}, "what the partition need not keep"
+def test_shuffled_is_kept_until_no_window_wants_anything_of_it() -> None:
+    marks, window_us, source = PayloadMarks(plan()), 10_000_000, SourcePartition(0, 0)
+    for offset, greatest in ((4, 100), (7, 100), (9, 300)):
+        marks.note(DispatcherProgress(offset=offset, greatest={source: greatest, SourcePartition(1, 0): 50}))
+    assert marks.keep_from(TIME_NEVER) == 0
+    assert marks.keep_from(100 + window_us) == 0, "exactly a window later it may still be wanted"
+    assert marks.keep_from(101 + window_us) == 7
+    assert marks.keep_from(100 + window_us) == 7
+    assert marks.keep_from(1000 + window_us) == 9
+    for offset in range(10, 2000):
+        marks.note(DispatcherProgress(offset=offset, greatest={source: 300 + offset}))
+    kept = [marks.keep_from(300 + n + window_us) for n in range(10, 2002)]
+    assert kept == sorted(kept) and kept[-1] == 1999
+    assert all(keep <= 10 + n for n, keep in enumerate(kept)), "never beyond what is wanted"
 
 
-def test_rows_that_bring_their_payload_along_hold_nothing_back() -> None:
+def test_full_history_wants_everything_for_ever() -> None:
+    whole = plan().query
+    endless = make_plan(replace(whole, relations=tuple(replace(r, window=Window()) for r in whole.relations)))
+    assert payload_window_us(endless) is None
+    marks = PayloadMarks(endless)
+    marks.note(DispatcherProgress(offset=5, greatest={SourcePartition(0, 0): 1}))
+    assert marks.keep_from(1 << 61) == 0
+
+
+def test_rows_that_bring_their_payload_along_say_so() -> None:
     made = plan("auto")
     assert made.stages[0].sides[LEFT].transport is Transport.MEASURED
     (first, *_) = sent(made, (3, block(0, ["a"])))
     assert first.whole and int(first.rows.columns[PLACE].values[0]) < 0
-    assert referred_in(made, [(0, first)], 0, -1).oldest == {}
 
 
 def test_a_dispatcher_goes_by_what_is_measured() -> None:

@@ -1,7 +1,7 @@
 """The logs of a query are trimmed by whoever drives their readers: each tier its own input, now and then.
 
-    dispatchers    shuffled, up to what has been taken (whole, where units fetch payload from it); signals, up to the
-                   last word of each dispatcher
+    dispatchers    shuffled, up to what has been taken (where units fetch payload from it: to what no window can want
+                   any more, tiers/payload_trimming.py); signals, up to the last word of each dispatcher
     joiners        units, down to the oldest block that is unhandled or holds a tuple of some window (tiers/trimming.py)
     mergers        partials, where a time closes groups; else they are what the state is rebuilt from
 
@@ -31,6 +31,7 @@ from biclique.tiers.effects import Commit, Outcome
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.merger import merger_producer
 from biclique.tiers.messages import Address, Producer, Topic, unit_address
+from biclique.tiers.payload_trimming import PayloadMarks
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, MergerProgress, TrimProgress
 from biclique.tiers.trimming import keep_signals_from, keep_with, need_of, trimmer_of
 
@@ -63,6 +64,7 @@ class Trimming:
     ) -> None:
         self._plan, self._tier, self._log, self._tables, self._units = plan, tier, log, tables, units
         self._client, self._me = log.client(), Producer("trimmer", name)
+        self._marks = [PayloadMarks(plan) for _ in range(plan.dispatchers)]
 
     def close(self) -> None:
         self._client.close()
@@ -83,10 +85,23 @@ class Trimming:
         known = [progress for progress in found if isinstance(progress, DispatcherProgress)]
         if len(known) < len(found):
             return
-        if not self._plan.may_leave_payload:
-            for number, progress in enumerate(known):
-                yield Keep(Address(Topic.SHUFFLED, number), progress.offset, "not taken yet")
+        for number, progress in enumerate(known):
+            address = Address(Topic.SHUFFLED, number)
+            if not self._plan.may_leave_payload:
+                yield Keep(address, progress.offset, "not taken yet")
+                continue
+            self._marks[number].note(progress)
+            if (watermark := self._watermark()) is not None:
+                yield Keep(address, self._marks[number].keep_from(watermark), "payload in a window")
         yield Keep(Address(Topic.SIGNALS, 0), keep_signals_from(known), "the last word of each dispatcher")
+
+    def _watermark(self) -> int | None:
+        """The least of all units; None while one has no progress."""
+        tables = self._tables()
+        units = tables[-1].units() if tables else ()
+        found = [self._client.read_progress(joiner_producer(unit)) for unit in units]
+        known = [progress.watermark for progress in found if isinstance(progress, JoinerProgress)]
+        return min(known, default=None) if len(known) == len(found) else None
 
     def _of_joiners(self) -> Iterator[Keep]:
         tables, running = self._tables(), self._units()
