@@ -7,7 +7,7 @@ from tests.chaos.run import Setting
 from tests.chaos.schedule import Due, named
 from tests.chaos.stage import PAIRS
 
-BRIEF_SETTING = Setting(seed=1, rate=250, rows=0, durations=BRIEF)
+BRIEF_SETTING = Setting(seed=1, rate=250, rows=0, durations=BRIEF, trimmed=False)
 CHOSEN = (
     ("Python worker", "joiner"),
     ("broker killed", "kafka"),

@@ -4,7 +4,6 @@ doubled, nothing late that was not late, and everything recovers."""
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,4 +43,4 @@ def test_pairs_survive_a_few_faults_of_every_kind(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_groups_survive_the_death_of_their_merger(tmp_path: Path) -> None:
     due = named(1, GROUPED, [("Python worker", "merger"), ("all its processes", "merger"), ("truncated", "merger")])
-    judged(play(tmp_path, GROUPED, due, replace(BRIEF_SETTING, trimmed=False), print))
+    judged(play(tmp_path, GROUPED, due, BRIEF_SETTING, print))
