@@ -77,7 +77,7 @@ class Tiers:
         forked: list[psutil.Process] = []
         for each in psutil.Process(self.processes[tier].pid).children(recursive=True):
             with suppress(psutil.Error):  # it has ended meanwhile
-                if "pyspark.daemon" in " ".join(each.cmdline()):
+                if "pyspark.worker" in " ".join(each.cmdline()):
                     forked.append(each)
         return [each for each in forked if each.ppid() in {other.pid for other in forked}]
 

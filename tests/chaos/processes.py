@@ -27,7 +27,7 @@ def java_of(session: int) -> int | None:
 
 def workers_of(session: int) -> list[int]:
     """The Python workers: what the daemon has forked. Newest last."""
-    daemons = {found.pid for found in of_session(session) if "pyspark.daemon" in found.command}
+    daemons = {found.pid for found in of_session(session) if "pyspark.worker" in found.command}
     return sorted(found.pid for found in of_session(session) if found.parent in daemons)
 
 

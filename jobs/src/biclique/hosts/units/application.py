@@ -48,6 +48,7 @@ RECORDS_PER_BLOCK = 16_384
 # Between two looks at topics with nothing new, each of which takes some 2 ms of CPU. Where there is news when a batch
 # ends, the next follows at once, whatever this says.
 POLLING_DELAY = "200ms"
+TASK_DAEMON = "biclique.hosts.task_daemon"  # by name: what imports it has imported all of it
 JAVA = "spark.driver.extraJavaOptions"
 UNITS_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # this Java only holds the units' sockets
 SHUFFLER_JAVA = "-XX:+UseParallelGC"
@@ -191,6 +192,9 @@ def _spark(name: str, slots: int, more: Mapping[str, str]) -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",
+        "spark.python.daemon.module": TASK_DAEMON,
+        # Over TCP a task's small messages wait for acknowledgements, some 40 ms in each batch.
+        "spark.python.unix.domain.socket.enabled": "true",
         **more,
         JAVA: f"{_logging(*name.rsplit('-', 1))} {more[JAVA]}",
     }
