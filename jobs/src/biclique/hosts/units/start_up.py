@@ -31,7 +31,7 @@ from biclique.query.model import Bucket, Query, Volume
 
 LOG = logging.getLogger(__name__)
 KAFKA_ANSWERS_S = 10.0
-STORE_PATIENCE_S, STORE_PAUSE_S = 20.0, 1.0
+STORE_PATIENCE_S, STORE_PAUSE_S = 5.0, 0.5  # a unit that restores has a patience of its own
 CLUSTER = "spec.output.kafka.bootstrapServers"
 REFUSALS = {
     KafkaError._AUTHENTICATION: "correct the user or the password in its Secret",
