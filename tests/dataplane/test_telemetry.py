@@ -18,7 +18,7 @@ from tests.dataplane.query import KafkaQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 OF_JAVA = ("WARNING: Using incubator modules", "Setting default log level", "To adjust logging level")
-RARE = {"biclique.checkpoint.duration"}  # of what need not happen in a short run
+RARE = {"biclique.checkpoint.duration", "biclique.fetch.duration"}  # of what need not happen in a short run
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 
+from biclique.hosts.units.following import DispatcherFollowing
 from biclique.hosts.units.observed import Clocks
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
@@ -19,7 +21,9 @@ from biclique.ports.telemetry import Identity
 from biclique.ports.telemetry_memory import KeptSpan, MemoryTelemetry
 from biclique.ports.trace_context import Context, context_of
 from biclique.query.compile import compile_manifest
-from biclique.tiers.messages import Address, Producer, Results, SourceBlock, Topic
+from biclique.tiers.effects import Commit
+from biclique.tiers.messages import Address, LateTuples, Producer, Results, SourceBlock, Topic
+from biclique.tiers.progress import DispatcherProgress
 from tests.model.observed_tiers import ObservedTiers
 from tests.unit.tiers.building import plan, source_block
 
@@ -308,3 +312,20 @@ def test_payload_that_is_fetched_is_seen() -> None:
     trace = world.trace(USER)
     fetch = trace["joiner", "0R0.0", "fetch"]
     assert fetch.parent == trace["joiner", "0R0.0", "join"].span_id
+
+
+def test_a_block_that_is_read_with_others_waits_for_its_own_turn() -> None:
+    """A dispatcher cuts what it has read into turns: each followed block is told of in the one that took it."""
+    telemetry = MemoryTelemetry(Identity("q", "dispatcher", "0", 1))
+    following = DispatcherFollowing(telemetry, plan(JOIN))
+    blocks = [replace(block(0, [n], n - 1), trace=str(context)) for n, context in enumerate((USER, OTHER))]
+    following.read(enumerate(blocks), 1, 2, -1)
+    me = Producer("dispatcher", "0")
+    for taken, context in ((1, USER), (2, OTHER)):
+        late = LateTuples(0, 0, np.array([taken - 1]), np.array([0]), (), 0)
+        commit = Commit(me, me, ((Address(Topic.LATE, 0), late),), DispatcherProgress(taken))
+        sent = following.sending(commit, 3, 4, lambda steady: steady)
+        following.sent(sent, 4, 5, lambda steady: steady, "")
+        (span,) = [s for s in telemetry.spans if s.name == "dispatch" and s.trace_id == context.trace_id]
+        assert [record.trace for _, record in sent.sends] == [str(Context(context.trace_id, span.span_id, True))]
+    assert len([s for s in telemetry.spans if s.name == "dispatch"]) == 2
