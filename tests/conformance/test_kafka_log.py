@@ -52,7 +52,7 @@ class Kafka:
 
     def remove(self) -> None:
         topics = [name for name in self.admin.list_topics(timeout=30).topics if name.startswith(self.prefix)]
-        for future in self.admin.delete_topics(topics).values():
+        for future in self.admin.delete_topics(topics).values() if topics else ():
             future.result(30)
 
     def topic(self, name: str, **settings: str) -> str:

@@ -69,7 +69,7 @@ class Query:
         ensure_topics(dict(kafka.client), topics_of(self.plan, kafka.prefix, 2), 1)
         self.log = KafkaLog(KafkaSettings(kafka.client, kafka.prefix), Wire(self.plan), Outlets(self.plan.query))
         client = self.log.client()
-        begin_owners(self.plan, client, self.table, lambda unit: self.log.bounds(unit_address(unit)).end)
+        begin_owners(self.plan, client, self.table, lambda unit: self.log.bounds(unit_address(unit)).end, {})
         client.close()
         self.now, self.offsets, self.rows = 1_000_000, [0, 0], ([], [])
         self.start()

@@ -37,7 +37,7 @@ PASSING = frozenset(
 FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 UNKNOWN_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 RIGHTS = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant this principal Describe and Read or Write on the topic",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant this principal Describe, DescribeConfigs, Create, Read and Write",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "grant this principal Read on the group",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant this principal Create on the cluster and IdempotentWrite",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (

@@ -19,11 +19,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
+from biclique.ports.kafka_errors import told
 from biclique.ports.kafka_log import MESSAGE_BYTES_MAX, PROGRESS
-from biclique.ports.refusals import UnfitTopic
+from biclique.ports.refusals import Refused, UnfitTopic
+from biclique.query.model import Format, Kafka, Query
 
 SECONDS = 30.0
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+RELIED_ON = frozenset((*KEPT, "max.message.bytes", "message.timestamp.type", "message.timestamp.after.max.ms"))
 LONG_MAX = str((1 << 63) - 1)
 LOG = {
     **KEPT,
@@ -64,35 +67,82 @@ def topics_of(plan: Plan, prefix: str, units_max: int) -> dict[str, tuple[int, d
 
 def ensure_topics(client: dict[str, Any], wanted: dict[str, tuple[int, dict[str, str]]], replication: int) -> None:
     """Idempotent: of several processes that start at once, each finds them all."""
-    admin = AdminClient(client)
+    admin = AdminClient({"log_level": 0, **client})
     topics = [NewTopic(name, partitions, replication, config=config) for name, (partitions, config) in wanted.items()]
-    for future in admin.create_topics(topics).values():
+    _create(admin, topics)
+    refuse_unfit(client, wanted)
+
+
+def _create(admin: AdminClient, topics: list[NewTopic]) -> None:
+    for name, future in admin.create_topics(topics).items():
         try:
-            future.result(SECONDS)
+            with told(f"creating topic {name}"):
+                future.result(SECONDS)
         except KafkaException as failure:
-            if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            code = failure.args[0].code()
+            if code == KafkaError.INVALID_REPLICATION_FACTOR:
+                raise UnfitTopic(
+                    f"topic {name} cannot have that many copies ({failure.args[0].str()}): "
+                    "choose topics.replication up to the number of brokers"
+                ) from None
+            if code != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-    _refuse_unfit(admin, wanted)
 
 
-def _refuse_unfit(admin: AdminClient, wanted: dict[str, tuple[int, dict[str, str]]]) -> None:
-    for name, (_, settings) in wanted.items():
+def refuse_unfit(client: dict[str, Any], wanted: dict[str, tuple[int, dict[str, str]]]) -> None:
+    """Where one of our topics is gone, has too few partitions, or would lose what we rely on."""
+    admin = AdminClient({"log_level": 0, **client})
+    for name, (partitions, settings) in wanted.items():
         found = _settings_of(admin, name)
         for setting, value in settings.items():
-            if setting in KEPT and found[setting].value != value:
+            if setting in RELIED_ON and setting in found and found[setting].value != value:
                 raise UnfitTopic(
                     f"topic {name} has {setting}={found[setting].value}, and {value} is needed: "
                     "set it, or remove the topic so that it is made anew"
                 )
+        if (there := _partitions_of(admin, name)) < partitions:
+            raise UnfitTopic(
+                f"topic {name} has {there} partitions, and {partitions} are needed: another query has made it, so "
+                "choose another BICLIQUE_PREFIX, or remove it if nothing needs it any more"
+            )
 
 
-def _settings_of(admin: AdminClient, name: str) -> Any:
-    """A topic is made before every broker has heard of it."""
-    resource, deadline = ConfigResource(ResourceType.TOPIC, name), time.monotonic() + SECONDS
+def refuse_unfit_output(client: dict[str, Any], query: Query, replication: int) -> None:
+    """A user's topic: it must be there, or be wanted made, and take what we write. Whoever may write to it may perhaps
+    not look at its settings; then its broker says no when it is written to."""
+    assert isinstance(query.output, Kafka)
+    admin, topic = AdminClient({"log_level": 0, **client}), query.output.topic
+    if query.create_output:
+        _create(admin, [NewTopic(topic, query.hints.partitions, replication)])
+    try:
+        policy = _settings_of(admin, topic, patience_s=SECONDS if query.create_output else 2.0)["cleanup.policy"].value
+    except UnfitTopic:
+        raise UnfitTopic(f"output topic {topic} does not exist: create it, or set topics.createOutput") from None
+    except Refused:
+        return
+    if "compact" in policy and query.output.format is Format.ARROW:
+        raise UnfitTopic(
+            f"output topic {topic} has cleanup.policy={policy}, which needs a key of each message, and a message of "
+            "format arrow holds many rows and has none: choose format json, or a topic that is not compacted"
+        )
+
+
+def _partitions_of(admin: AdminClient, name: str) -> int:
+    with told(f"looking at topic {name}"):
+        found = admin.list_topics(name, SECONDS).topics[name]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return len(found.partitions)
+
+
+def _settings_of(admin: AdminClient, name: str, patience_s: float = SECONDS) -> Any:
+    """A topic is made before every broker has heard of it; one that stays unknown is missing."""
+    resource, deadline = ConfigResource(ResourceType.TOPIC, name), time.monotonic() + patience_s
     while True:
         try:
-            return admin.describe_configs([resource])[resource].result(SECONDS)
-        except KafkaException as failure:
-            if failure.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+            with told(f"looking at the settings of topic {name}"):
+                return admin.describe_configs([resource])[resource].result(SECONDS)
+        except UnfitTopic:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

@@ -87,6 +87,7 @@ class _Compiler:
             ),
             redis=self._redis(),
             durable=self._durable(),
+            create_output=spec.topics.create_output,
         )
 
     def _redis(self) -> Redis | None:

@@ -181,6 +181,7 @@ class Query:
     hints: PlanHints
     redis: Redis | None = None  # where checkpoints go, if not to `durable`
     durable: Bucket | Volume | None = None
+    create_output: bool = False  # where the output topic is missing
 
     @property
     def counted(self) -> tuple[int, ...]:

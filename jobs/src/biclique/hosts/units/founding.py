@@ -19,7 +19,7 @@ from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control import Control, OutOfTurn
 from biclique.ports.kafka_log import KafkaLog
-from biclique.ports.kafka_topics import ensure_topics, topics_of
+from biclique.ports.kafka_topics import ensure_topics, refuse_unfit, refuse_unfit_output, topics_of
 from biclique.ports.log import LogClient
 from biclique.routing.table import RoutingTable, UnitId
 from biclique.tiers.dispatcher import dispatcher_producer
@@ -39,10 +39,13 @@ Places = Mapping[SourcePartition, int]
 
 
 def found(plan: Plan, log: KafkaLog, control: Control, topics: Topics, replication: int, units_max: int) -> None:
+    wanted, kafka = topics_of(plan, log.settings.prefix, units_max), dict(log.settings.client)
+    refuse_unfit_output(kafka, plan.query, replication)
     if control.table(None) is not None:
+        refuse_unfit(kafka, wanted)
         return
-    table, prefix = first_table(plan), log.settings.prefix
-    ensure_topics(dict(log.settings.client), topics_of(plan, prefix, units_max), replication)
+    table = first_table(plan)
+    ensure_topics(kafka, wanted, replication)
     client = log.client()
     try:
         places = first_places(plan.query, topics)
