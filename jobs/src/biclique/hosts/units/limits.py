@@ -22,6 +22,8 @@ from biclique.tiers.merger import WrittenMax
 from biclique.tiers.pressure import MemoryBudget
 
 MATCHES, BYTES = 1 << 18, 1 << 26
+SLOW_START = 4  # halvings with which a unit begins: a second later it takes all it may
+IN_FLIGHT_BYTES = 1 << 28  # of all dispatchers, or of one joiner: some seconds of what their readers handle
 PROGRAM_BYTES = 256 << 20  # of a Python worker with all libraries loaded
 DISPATCHER_COPIES = 4  # of a turn: as read, as stamped, as routed, as messages
 TURN_BYTES_MIN = 1 << 18  # one record of shuffled is taken in any case
@@ -37,13 +39,15 @@ def reads(halvings: int, plan: Plan) -> ReadLimits:
         READ_LIMITS,
         turn_records=_halved(READ_LIMITS.turn_records, halvings),
         turn_bytes=_halved(turn_bytes(plan), halvings),
+        slow_start=SLOW_START,
+        in_flight_bytes=IN_FLIGHT_BYTES // plan.dispatchers,
     )
 
 
 def joining(halvings: int, memory: MemoryBudget) -> JoinerLimits:
     within = limits_within(memory)
     batch = BatchMax(_halved(MATCHES, halvings), _halved(min(BYTES, within.batch_max.bytes), halvings))
-    return replace(within, batch_max=batch)
+    return replace(within, batch_max=batch, slow_start=SLOW_START, in_flight_bytes=IN_FLIGHT_BYTES)
 
 
 def writing(halvings: int, memory: MemoryBudget) -> WrittenMax:

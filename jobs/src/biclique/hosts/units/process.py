@@ -20,6 +20,7 @@ from biclique.hosts.units.connections import checkpoint_store, kafka_settings, s
 from biclique.hosts.units.ending import Ending, ending_of
 from biclique.hosts.units.memory import ProcessMemory
 from biclique.hosts.units.observing import Perform, observing
+from biclique.hosts.units.outside import Outside
 from biclique.hosts.units.resting import Resting
 from biclique.hosts.units.spec import UnitSpec
 from biclique.plan.make import make_plan
@@ -27,12 +28,13 @@ from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.ports.control_folder import ControlFolder
 from biclique.ports.kafka_log import PROGRESS, KafkaLog, input_of, topic_of
+from biclique.ports.kafka_receivers import Receivers
 from biclique.ports.outlets import Outlets
 from biclique.ports.refusals import Refused
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.routing.table import UnitId
-from biclique.tiers.effects import Effect, End, Loop, Orders, PublishManifest, PutBlob
+from biclique.tiers.effects import Effect, End, Loop, PublishManifest, PutBlob
 from biclique.tiers.loops import MissingProgress, Watch, dispatcher_loop, joiner_loop, merger_loop
 from biclique.tiers.messages import Producer
 from biclique.tiers.pressure import MemoryBudget
@@ -58,21 +60,17 @@ def _run(spec: UnitSpec) -> End:
     watch, budget = Watch(), limits.budget_of(plan, spec.tier)
     memory = ProcessMemory(budget, time.monotonic)
     conditions = Conditions(control, spec.tier, spec.name, budget, memory, time.monotonic)
-
-    def orders() -> Orders:
-        conditions.look(watch)
-        return Orders(seal=checkpoints.due(), stop=control.stopping(), pressure=memory.pressure())
-
+    owner, receivers = Producer(spec.tier, spec.name), Receivers(settings, time.monotonic)
+    outside = Outside(plan, owner, control, checkpoints, conditions, memory, receivers, watch, time.monotonic)
     performer = Performer(
         client,
         store,
         table=control.table,
-        orders=orders,
+        orders=outside.orders,
         clock_ms=lambda: time.time_ns() // 1_000_000,
         rest=Resting(client.wait),
     )
     try:
-        owner = Producer(spec.tier, spec.name)
         if client.read_progress(owner) is None:
             topic, partition = topic_of(around.prefix, input_of(owner))
             raise MissingProgress(
@@ -80,7 +78,7 @@ def _run(spec: UnitSpec) -> End:
                 "would lose or double results; restore the topic, or begin the query anew under another BICLIQUE_PREFIX"
             )
         gc.freeze()  # what stays for good is not looked through again and again: a full collection takes 60 ms
-        with observing(performer, plan, spec.tier, spec.name, attempt, watch) as perform:
+        with observing(outside.timed(performer), plan, spec.tier, spec.name, attempt, watch) as perform:
             end = _driven(_loop_of(plan, spec, budget, watch), perform, checkpoints)
         if end is End.FENCED and control.attempts(name) == attempt:
             # Nobody has begun after this one: the coordinator gave up on a transaction that was open too long, as when
@@ -92,6 +90,7 @@ def _run(spec: UnitSpec) -> End:
         raise Refused(f"partition {partition} of topic {topic} was trimmed too far: {stop}") from stop
     finally:
         store.close()
+        receivers.close()
         client.close()
 
 

@@ -1,0 +1,103 @@
+"""How far those have come who read what a unit sends, by what they have committed: one consumer over all their progress
+topics, which is looked at now and then and never waited for.
+
+It is advice: somebody of whom nothing has been seen, because Kafka is away or he has not begun, is not known. Only the
+newest progress of each counts, so it begins a few records before the end of each partition.
+
+Clients do not survive a fork: make this object in the process that uses it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from biclique.ports.kafka_errors import PASSING, trouble
+from biclique.ports.kafka_log import PROGRESS, KafkaSettings, input_of, topic_of
+from biclique.ports.progress_json import decode_progress
+from biclique.tiers.messages import Producer
+from biclique.tiers.progress import Progress
+
+LOOK_S, PLACES_S = (
+    0.25,
+    5.0,
+)  # between two looks; between two questions where the partitions end, while some are unknown
+TAIL = 16  # offsets: a progress, its marker, and those of transactions that were given up
+RECORDS_PER_LOOK = 2_000
+REQUEST_S = 2.0
+
+
+class Receivers:
+    def __init__(self, settings: KafkaSettings, clock: Callable[[], float]) -> None:
+        self._settings, self._clock = settings, clock
+        self._consumer: Consumer | None = None
+        self._owners: tuple[Producer, ...] = ()
+        self._unplaced: set[tuple[str, int]] = set()
+        self._placed: list[TopicPartition] = []
+        self._found: dict[str, Progress] = {}
+        self._next_look = self._next_places = float("-inf")
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def progress(self, owners: Sequence[Producer]) -> list[Progress | None]:
+        """Of each, as last seen."""
+        if tuple(owners) != self._owners:
+            self._begin(tuple(owners))
+        now = self._clock()
+        if self._owners and now >= self._next_look:
+            self._next_look = now + LOOK_S
+            if self._unplaced and now >= self._next_places:
+                self._next_places = now + PLACES_S
+                self._place()
+            self._take()
+        return [self._found.get(str(owner)) for owner in owners]
+
+    def _begin(self, owners: tuple[Producer, ...]) -> None:
+        self._owners, self._placed = owners, []
+        self._unplaced = {topic_of(self._settings.prefix, input_of(owner)) for owner in owners}
+        self._found = {str(owner): self._found[str(owner)] for owner in owners if str(owner) in self._found}
+        self._next_look = self._next_places = float("-inf")
+
+    def _place(self) -> None:
+        """Where reading begins in each partition."""
+        if self._consumer is None:
+            self._consumer = Consumer(
+                {
+                    "fetch.wait.max.ms": 500,
+                    "queued.max.messages.kbytes": 1024,
+                    **self._settings.quiet,
+                    "group.id": "none",
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "latest",
+                    "isolation.level": "read_committed",
+                }
+            )
+        for topic, partition in sorted(self._unplaced):
+            place = TopicPartition(topic + PROGRESS, partition)
+            try:
+                low, high = self._consumer.get_watermark_offsets(place, REQUEST_S)
+            except KafkaException:
+                return  # whoever needs this topic for its work says what is wrong with it
+            place.offset = max(low, high - TAIL)
+            self._placed.append(place)
+            self._unplaced.discard((topic, partition))
+            self._consumer.incremental_assign([place]) if len(self._placed) > 1 else self._consumer.assign([place])
+
+    def _take(self) -> None:
+        if self._consumer is None or not self._placed:
+            return
+        newest: dict[str, bytes] = {}
+        for message in self._consumer.consume(RECORDS_PER_LOOK, 0.0):
+            error = message.error()
+            if error is None:
+                newest[(message.key() or b"").decode()] = message.value() or b""
+            elif error.code() not in PASSING:
+                raise trouble(error, f"reading topic {message.topic()}") or KafkaException(error)
+        wanted = {str(owner) for owner in self._owners}
+        for owner, text in newest.items():
+            if owner in wanted and text:
+                self._found[owner] = decode_progress(json.loads(text))
