@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from biclique.core.rows import Rows, Vector
 from biclique.core.stamps import stamp_base
+from biclique.hosts.units.connections import source_topics
 from biclique.hosts.units.founding import found
 from biclique.hosts.units.process import run_unit
 from biclique.hosts.units.spec import Surroundings, UnitSpec
@@ -83,7 +84,7 @@ class Query:
             future.result(30)
         self.plan = make_plan(compile_manifest(self.manifest("64Mi")))
         self.log = KafkaLog(KafkaSettings(self.client, self.name), Wire(self.plan))
-        found(self.plan, self.log, self.control, 1, 1)
+        found(self.plan, self.log, self.control, source_topics(self.around, self.plan.query), 1, 1)
         self.unit = first_table(self.plan).units_of_stage(0)[0]
         self.wanted: Counter[tuple[int, int]] = Counter()
 
@@ -138,11 +139,13 @@ class Query:
         role = Role.STORE if side == self.unit.subgroup.side else Role.PROBE
         return Block(0, side, role, sender, epoch, Rows(stamps, (ids,), times, times, columns))
 
+    @property
+    def around(self) -> Surroundings:
+        control = str(self.folder / "control")
+        return Surroundings(kafka=self.client, redis=self.redis.url, control=control, prefix=self.name)
+
     def start(self, memory: str) -> multiprocessing.process.BaseProcess:
-        around = Surroundings(
-            kafka=self.client, redis=self.redis.url, control=str(self.folder / "control"), prefix=self.name
-        )
-        spec = UnitSpec(self.manifest(memory), "joiner", str(self.unit), around)
+        spec = UnitSpec(self.manifest(memory), "joiner", str(self.unit), self.around)
         process = multiprocessing.get_context("spawn").Process(target=run_unit, args=(spec,), daemon=True)
         process.start()
         return process

@@ -20,10 +20,8 @@ from biclique.ports.progress_json import decode_progress
 from biclique.tiers.messages import Producer
 from biclique.tiers.progress import Progress
 
-LOOK_S, PLACES_S = (
-    0.25,
-    5.0,
-)  # between two looks; between two questions where the partitions end, while some are unknown
+LOOK_S = 0.25  # between two looks
+PLACES_S = 5.0  # between two questions where the partitions end, while the brokers do not say
 TAIL = 16  # offsets: a progress, its marker, and those of transactions that were given up
 RECORDS_PER_LOOK = 2_000
 REQUEST_S = 2.0
@@ -34,8 +32,8 @@ class Receivers:
         self._settings, self._clock = settings, clock
         self._consumer: Consumer | None = None
         self._owners: tuple[Producer, ...] = ()
-        self._unplaced: set[tuple[str, int]] = set()
-        self._placed: list[TopicPartition] = []
+        self._wanted: set[tuple[str, int]] = set()
+        self._is_placed = False
         self._found: dict[str, Progress] = {}
         self._next_look = self._next_places = float("-inf")
 
@@ -50,15 +48,15 @@ class Receivers:
         now = self._clock()
         if self._owners and now >= self._next_look:
             self._next_look = now + LOOK_S
-            if self._unplaced and now >= self._next_places:
+            if not self._is_placed and now >= self._next_places:
                 self._next_places = now + PLACES_S
                 self._place()
             self._take()
         return [self._found.get(str(owner)) for owner in owners]
 
     def _begin(self, owners: tuple[Producer, ...]) -> None:
-        self._owners, self._placed = owners, []
-        self._unplaced = {topic_of(self._settings.prefix, input_of(owner)) for owner in owners}
+        self._owners, self._is_placed = owners, False
+        self._wanted = {topic_of(self._settings.prefix, input_of(owner)) for owner in owners}
         self._found = {str(owner): self._found[str(owner)] for owner in owners if str(owner) in self._found}
         self._next_look = self._next_places = float("-inf")
 
@@ -76,19 +74,20 @@ class Receivers:
                     "isolation.level": "read_committed",
                 }
             )
-        for topic, partition in sorted(self._unplaced):
+        places = []
+        for topic, partition in sorted(self._wanted):
             place = TopicPartition(topic + PROGRESS, partition)
             try:
                 low, high = self._consumer.get_watermark_offsets(place, REQUEST_S)
             except KafkaException:
                 return  # whoever needs this topic for its work says what is wrong with it
             place.offset = max(low, high - TAIL)
-            self._placed.append(place)
-            self._unplaced.discard((topic, partition))
-            self._consumer.incremental_assign([place]) if len(self._placed) > 1 else self._consumer.assign([place])
+            places.append(place)
+        self._consumer.assign(places)
+        self._is_placed = True
 
     def _take(self) -> None:
-        if self._consumer is None or not self._placed:
+        if self._consumer is None or not self._is_placed:
             return
         newest: dict[str, bytes] = {}
         for message in self._consumer.consume(RECORDS_PER_LOOK, 0.0):

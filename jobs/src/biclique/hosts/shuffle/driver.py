@@ -20,6 +20,7 @@ from confluent_kafka import KafkaException
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from biclique.hosts.shuffle.backlog import Backlog, Gate
 from biclique.hosts.shuffle.bursts import Bursts
 from biclique.hosts.shuffle.heartbeats import Heartbeats
 from biclique.hosts.shuffle.packing import OutOfPlaces, Packing, dispatcher_of
@@ -62,9 +63,17 @@ class ShufflerDriver:
         self._spark, self._plan, self._packing, self._heartbeats = spark, plan, packing, heartbeats
         self._log, self._topics, self._control, self._stopping = log, topics, control, stopping
         self._access, self._sink = access, sink
+        self._backlog = Backlog(plan, log, time.monotonic)
+        self._gate = Gate(self._backlog)
 
     def run(self) -> None:
         """Until it is to stop. Raises Refused."""
+        try:
+            self._run()
+        finally:
+            self._backlog.close()
+
+    def _run(self) -> None:
         restarts, saying = Restarts(), Saying()
         while not self._stopping():
             began = time.monotonic()
@@ -92,6 +101,9 @@ class ShufflerDriver:
             time.sleep(0.1)
 
     def _one_query(self) -> None:
+        if self._gate.closed and self._gate.look():
+            self._rest(BEAT_S)
+            return
         paused, taken = self._paused(), self._taken()
         starts = starts_of(self._plan.query, taken, self._topics)
         known = set(starts)
@@ -162,6 +174,10 @@ class ShufflerDriver:
                 return
             if time.monotonic() - looked >= LOOK_S:
                 looked = time.monotonic()
+                if self._gate.look():
+                    told = {"event": "shuffler.waits"}
+                    LOG.info("the dispatchers are behind: nothing more is read until they have caught up", extra=told)
+                    return
                 if set(self._topics.partitions()) != known:
                     LOG.info("a topic has other partitions than before", extra={"event": "source.repartitioned"})
                     return
