@@ -50,8 +50,10 @@ def test_what_is_used_or_says_what_holds_anyway_is_not_named(setting: str) -> No
 
 
 def test_a_source_is_named_by_its_number() -> None:
-    text = SMALLEST.replace("- name: b\n", "- name: b\n      eventTime: {maxFutureSkew: 1h, lateness: 5s}\n")
-    assert without_use(read_manifest(text)) == ("spec.sources[1].eventTime.maxFutureSkew",)
+    text = SMALLEST.replace(
+        "- name: b\n", "- name: b\n      badRecordBurst: {count: 5}\n      eventTime: {lateness: 5s}\n"
+    )
+    assert without_use(read_manifest(text)) == ("spec.sources[1].badRecordBurst",)
 
 
 def test_every_key_of_the_table_is_one_of_the_manifest() -> None:

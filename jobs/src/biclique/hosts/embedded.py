@@ -1,33 +1,33 @@
-"""The embedded engine: one query, from files to files, on this machine.
+"""The embedded engine: one query, from files and topics to files, on this machine.
 
-Spark's tasks parse the files; the tiers run in this thread; another one writes. At a barrier (every few seconds, and
-at the end) reading pauses, everything that was read is handled, state and output are flushed to disk, and one atomic
-rename makes all of it true together: progress, positions in the input, state, output. Killed at any moment, the next
-run goes on at the last barrier that is true, and removes what came after it; so each pair is in the files exactly
-once.
+Spark's tasks parse the files, a thread for each topic its messages; the tiers run in this thread; another one writes.
+At a barrier (every few seconds, and at the end) reading pauses, everything that was read is handled, state and output
+are flushed to disk, and one atomic rename makes all of it true together: progress, positions in the input, state,
+output. Killed at any moment, the next run goes on at the last barrier that is true, and removes what came after it; so
+each pair is in the files exactly once.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-import numpy as np
 import xxhash
 
-from biclique.core.codec import from_arrow
-from biclique.core.stamps import ROW_BITS
+from biclique.hosts.feeds import Feed
+from biclique.hosts.file_feed import FileFeed
 from biclique.hosts.folders import SPARK_LOG, made, refuse_foreign, refuse_unusable
-from biclique.hosts.frames import BlockFrame
 from biclique.hosts.local_tiers import PARTITION, DamagedCheckpoint, EngineClock, LocalTiers, Resumed, owners_of_state
 from biclique.hosts.outputs import DEAD, FOLDERS, Outputs, first_dead
-from biclique.hosts.reading import Hub, SourceReader, Tasks, close_all, refuse_other_input, slots_for
+from biclique.hosts.reading import Hub, NoTasks, SourceReader, Tasks, refuse_other_input, slots_for
 from biclique.hosts.spark import Spark
 from biclique.hosts.summary import Facts, Summary, fates_of
+from biclique.hosts.topic_feed import TopicFeed
+from biclique.hosts.topic_opening import Opening, kafka_topics
 from biclique.hosts.warm_up import warm_up
 from biclique.kernels.groups import SumOverflow
 from biclique.plan.model import Plan
@@ -35,10 +35,9 @@ from biclique.ports.file_sink import publish, recover, written_parts
 from biclique.ports.folder import FolderInUse, FolderStore
 from biclique.ports.run_state import DamagedState, RunState, SourceState, load_state, save_state
 from biclique.query.errors import QueryError
-from biclique.query.model import BadRecordBurst, Files, OnBadRecord, Query
-from biclique.tiers.messages import TIME_NEVER, DeadRecord, LateTuples, Results, SetAside, Topic
-from biclique.tiers.progress import SourcePartition
-from biclique.tiers.shuffler import Shuffler
+from biclique.query.model import BadRecordBurst, Files, Kafka, OnBadRecord, Query
+from biclique.tiers.messages import TIME_NEVER, LateTuples, Mark, Results, SetAside, SourceBlock, Topic
+from biclique.tiers.progress import DispatcherProgress, SourcePartition
 
 IDLE_WAIT_SECONDS = 0.05  # for input, when there is nothing else to do; as long as dispatchers wait before they answer
 FAIL_REMEDY = "correct it and begin anew with --restart, or choose onBadRecord: deadLetter and go on"
@@ -71,7 +70,8 @@ class Outcome:
 
 class Engine:
     """`stop`: asked between any two blocks. `show`: called every `look_seconds`. `tasks`: starts whoever runs the
-    reading tasks, given how many may run at once and where to log."""
+    reading tasks, given how many may run at once and where to log. `topics`: who knows the topics of a source, and how
+    to read it."""
 
     def __init__(
         self,
@@ -80,10 +80,12 @@ class Engine:
         stop: Callable[[], bool],
         show: Callable[[Facts], None],
         tasks: Callable[[int, Path], Tasks] = Spark,
+        topics: Opening = kafka_topics,
     ) -> None:
         self._plan, self._query, self._options, self._start_tasks = plan, plan.query, options, tasks
+        self._topics = topics
         self._stop, self._show = stop, show
-        output = only_files(plan.query)
+        output = output_of(plan.query)
         self.root = Path(output.path)
         self.checkpoint = options.checkpoint or self.root / "_checkpoint"
         self._fingerprint = fingerprint(plan)
@@ -99,8 +101,10 @@ class Engine:
         try:
             state = self._found()  # as it stands now that nobody else can change it
             if state is None or self._options.restart or not state.barrier:
-                # First the state, so that whoever is killed in between begins anew and not behind a gap.
-                state = RunState(self._fingerprint, state.attempt if state else 0)
+                # First the state, so that whoever is killed in between begins anew and not behind a gap. Where topics
+                # are read from and up to was chosen when the run began, though.
+                chosen_before = state.sources if state and not self._options.restart else ()
+                state = RunState(self._fingerprint, state.attempt if state else 0, sources=chosen_before)
                 save_state(self.checkpoint, state)
                 self._remove_all()
                 store.close()
@@ -124,22 +128,25 @@ class Engine:
 
     def _run(self, state: RunState, store: FolderStore) -> Outcome:
         self._state, self._store = state, store
-        tasks = self._start_tasks(slots_for(len(self._query.sources)), self.checkpoint / SPARK_LOG)
+        files = sum(isinstance(source.input, Files) for source in self._query.sources)
+        tasks = self._start_tasks(slots_for(files), self.checkpoint / SPARK_LOG) if files else NoTasks()
         hub = Hub(self.checkpoint, self._query.hints.memory_bytes)
-        self._readers: tuple[SourceReader, ...] = ()
+        self._feeds: tuple[Feed, ...] = ()
         try:
             began = time.monotonic()
-            self._readers = tuple(
-                SourceReader(self._query, number, hub, tasks, self._source_state(number), self._options.follow)
-                for number in range(len(self._query.sources))
-            )
             resumed = Resumed(state.progress, state.ends, state.manifests) if state.barrier else None
+            taken = taken_in(resumed)
+            self._feeds = tuple(self._feed_of(number, hub, tasks, taken) for number in range(len(self._query.sources)))
+            if not state.barrier:
+                self._state = replace(state, sources=tuple(feed.state for feed in self._feeds))
+                save_state(self.checkpoint, self._state)
             self._clock = EngineClock()
             for owner in owners_of_state(self._plan):
                 store.retract(owner, state.manifests.get(owner, -1))
             try:
+                keys = [SourcePartition(feed.number, number) for feed in self._feeds for number in feed.partitions]
                 self._tiers = LocalTiers(
-                    self._plan, store, state.attempt, resumed, self._clock, not self._options.follow
+                    self._plan, store, state.attempt, resumed, self._clock, not self._options.follow, keys
                 )
             except DamagedCheckpoint as error:
                 raise self._damaged(str(error)) from error
@@ -148,8 +155,8 @@ class Engine:
             tasks.wait()
             self._start_seconds = time.monotonic() - began
             self._reading_began = time.monotonic()
-            for reader in self._readers:
-                reader.start()
+            for feed in self._feeds:
+                feed.start()
             self._hub = hub
             self._outputs = Outputs(self._query, self.root, self._file_name, state.barrier)
             try:
@@ -159,21 +166,16 @@ class Engine:
             finally:
                 self._outputs.close()
         finally:
-            close_all(self._readers, hub)
+            for feed in self._feeds:
+                feed.close()
+            hub.close()
             tasks.stop()
 
     def _join(self) -> Outcome:
-        self._shufflers = [Shuffler(self._query, number) for number in range(len(self._query.sources))]
-        self._last = [self._last_taken(number) for number in range(len(self._query.sources))]
-        self._predecessor = [-1] * len(self._query.sources)
         self._greatest = [TIME_NEVER] * len(self._query.sources)
-        self._resting: set[int] = set()  # sources whose dispatcher has been told that they have nothing for now
-        self._rows_before = sum(reader.state.rows for reader in self._readers)
+        self._rows_before = sum(feed.state.rows for feed in self._feeds)
         self._began = time.monotonic()
         looked = sealed = self._began
-        for reader in self._readers:
-            if reader.caught_up:  # as it was when an earlier run stopped, or because there is no row at all
-                self._rest(reader)
         fed_since = False
         while True:
             busy = self._tiers.run_round()
@@ -198,7 +200,7 @@ class Engine:
                 return self._outcome(Ending.OUT_OF_MEMORY)
             if self._feed():
                 fed_since = True
-            elif all(reader.caught_up for reader in self._readers) and not self._options.follow:
+            elif all(feed.caught_up for feed in self._feeds) and not self._options.follow:
                 self._barrier(finished=True)
                 return self._outcome(Ending.FINISHED)
             else:
@@ -211,63 +213,36 @@ class Engine:
         """Blocks of the sources whose turn it is. With windows that is the one that is behind in event time: who runs
         ahead only fills memory, and moves the watermark for nobody; and where windows count tuples, stamps then follow
         event time as far as blocks let them. Sources without times take turns."""
-        waiting = [reader for reader in self._readers if not reader.caught_up]
+        waiting = [feed for feed in self._feeds if not feed.caught_up]
         windowed = any(side.windowed for stage in self._plan.stages for side in stage.sides)
-        if windowed and all(source.event_time.column is not None for source in self._query.sources):
-            waiting = sorted(waiting, key=lambda reader: self._greatest[reader.number])[:1]
+        in_turn = not (windowed and all(source.event_time.column is not None for source in self._query.sources))
+        if not in_turn:
+            waiting = sorted(waiting, key=lambda feed: self._greatest[feed.number])
+            if all(isinstance(source.input, Files) for source in self._query.sources):
+                waiting = waiting[:1]  # of a topic, whoever is behind may have nothing for long
         fed = False
-        for reader in waiting:
-            frame = reader.take()
-            if frame is not None:
-                self._feed_block(reader, frame)
-                fed = True
-            if reader.caught_up:
-                fed |= self._rest(reader)
+        for feed in waiting:
+            records = feed.take()
+            for record in records:
+                if isinstance(record, SourceBlock):
+                    self._look_at(record)
+                self._tiers.feed(record)
+            fed |= bool(records)
+            if fed and not in_turn:
+                break
         return fed
 
-    def _feed_block(self, reader: SourceReader, frame: BlockFrame) -> None:
-        number, block = reader.number, frame.block
-        self._resting.discard(number)
-        base = frame.ordinal << ROW_BITS
-        dead = tuple(
-            DeadRecord(base + bad.row, bad.raw, self._place(reader, frame.ordinal, bad.row, bad.column), bad.reason)
-            for bad in block.bad
-        )
-        if dead and self._query.sources[number].on_bad_record is OnBadRecord.FAIL:
-            raise QueryError(dead[0].place, dead[0].reason, FAIL_REMEDY)
-        offsets = block.rows + base
-        columns = [from_arrow(a, f.type) for a, f in zip(block.columns, reader.wanted.fields, strict=True)]
-        if reader.wanted.time is None:
-            times = np.zeros(len(offsets), np.int64)
-        else:
-            times = np.asarray(columns[reader.wanted.time].values, np.int64)
-        used = [columns[position] for position in reader.used]
-        if len(times):
-            self._greatest[number] = max(self._greatest[number], int(times.max()))
-        self._tiers.feed(self._shufflers[number].pack(PARTITION, self._predecessor[number], offsets, times, used, dead))
-        self._last[number] = self._predecessor[number] = base + block.first_row + block.count - 1
-
-    def _rest(self, reader: SourceReader) -> bool:
-        """A source that is read to its end holds the watermark up no longer, once it has been quiet for `idleAfter`; of
-        files that do not grow that is known at once."""
-        number = reader.number
-        if number in self._resting:
-            return False
-        self._resting.add(number)
-        if not self._options.follow:
-            idle_after_ms = self._query.sources[number].event_time.idle_after_us // 1000
-            for caught_up_ms in (0, idle_after_ms):
-                self._tiers.feed_heartbeat(number, self._last[number], caught_up_ms, self._state.attempt)
-        return True
+    def _look_at(self, block: SourceBlock) -> None:
+        if block.dead and self._query.sources[block.source].on_bad_record is OnBadRecord.FAIL:
+            raise QueryError(block.dead[0].place, block.dead[0].reason, FAIL_REMEDY)
+        timed = block.times[block.marks != Mark.DEAD.value]
+        if len(timed):
+            self._greatest[block.source] = max(self._greatest[block.source], int(timed.max()))
 
     def _look(self) -> None:
         if self._options.follow:
-            for reader in self._readers:
-                reader.look_for_files()
-                if reader.caught_up:
-                    # Not the engine's clock, which barriers move on: this one is to measure how long it was quiet.
-                    now_ms = int(time.monotonic() * 1000)
-                    self._tiers.feed_heartbeat(reader.number, self._last[reader.number], now_ms, self._state.attempt)
+            for feed in self._feeds:
+                feed.look()
         self._show(self._facts())
 
     # --- output ------------------------------------------------------------------------------------------------------
@@ -301,7 +276,7 @@ class Engine:
             finished=finished,
             progress=progress,
             ends=ends,
-            sources=tuple(reader.state for reader in self._readers),
+            sources=tuple(feed.state for feed in self._feeds),
             parts=parts,
             manifests=manifests,
             totals={"rows_out": self._rows_out()},
@@ -324,9 +299,9 @@ class Engine:
     def _facts(self) -> Facts:
         return Facts(
             seconds=time.monotonic() - self._began,
-            rows_in=tuple(reader.state.rows for reader in self._readers),
+            rows_in=tuple(feed.state.rows for feed in self._feeds),
             rows_out=self._rows_out(),
-            bytes_read=tuple(reader.bytes_known() for reader in self._readers),
+            bytes_read=tuple(feed.bytes_known() for feed in self._feeds),
             watermark=self._tiers.watermark(),
             state=tuple(self._tiers.state_sizes().values()),
         )
@@ -335,7 +310,7 @@ class Engine:
         """A unit has more than it may; or, all being in this process, all of them together with the blocks that were
         read ahead have."""
         sizes = [size for _, size in self._tiers.state_sizes().values()]
-        unit, ahead = self._query.hints.memory_bytes, sum(reader.ahead_bytes for reader in self._readers)
+        unit, ahead = self._query.hints.memory_bytes, sum(feed.ahead_bytes for feed in self._feeds)
         return max(sizes) > unit or sum(sizes) + ahead > unit * len(sizes)
 
     def _outcome(self, ending: Ending) -> Outcome:
@@ -393,35 +368,34 @@ class Engine:
     def _source_state(self, number: int) -> SourceState:
         return self._state.sources[number] if self._state.sources else SourceState()
 
-    def _last_taken(self, number: int) -> int:
-        for progress in self._tiers.dispatchers():
-            last = progress.last.get(SourcePartition(number, PARTITION))
-            if last is not None:
-                return last
-        return -1
+    def _feed_of(self, number: int, hub: Hub, tasks: Tasks, taken: Mapping[SourcePartition, int]) -> Feed:
+        query, follow, state = self._query, self._options.follow, self._source_state(number)
+        if isinstance(query.sources[number].input, Files):
+            reader = SourceReader(query, number, hub, tasks, state, follow)
+            last = taken.get(SourcePartition(number, PARTITION), -1)
+            return FileFeed(query, reader, follow, last, self._state.attempt)
+        topics, opened = self._topics(query, number)
+        return TopicFeed(query, number, topics, opened, state, follow, taken, self._state.attempt, hub.arrived)
 
     def _file_name(self, source: int, ordinal: int) -> str:
-        return self._readers[source].file_name(ordinal)
-
-    def _place(self, reader: SourceReader, ordinal: int, row: int, column: str) -> str:
-        place = f"{reader.file_name(ordinal)}, row {row + 1}"
-        return f"{place}, column {column}" if column else place
+        return self._feeds[source].file_name(ordinal)
 
 
-def only_files(query: Query) -> Files:
-    """The output; every source is of files as well, or a sentence says what this engine is for."""
-    for number, source in enumerate(query.sources):
-        if not isinstance(source.input, Files):
-            raise QueryError(
-                f"spec.sources[{number}].kafka",
-                "biclique run reads files",
-                "give the source files: {path: ..., format: ...}",
-            )
+def output_of(query: Query) -> Files:
     if not isinstance(query.output, Files):
         raise QueryError(
             "spec.output.kafka", "biclique run writes files", "give the output files: {path: ..., format: ...}"
         )
     return query.output
+
+
+def taken_in(resumed: Resumed | None) -> dict[SourcePartition, int]:
+    """The place of the last record that a dispatcher has of each source partition."""
+    taken: dict[SourcePartition, int] = {}
+    for progress in resumed.progress.values() if resumed else ():
+        if isinstance(progress, DispatcherProgress):
+            taken |= progress.last
+    return taken
 
 
 def fingerprint(plan: Plan) -> str:
@@ -434,12 +408,10 @@ def fingerprint(plan: Plan) -> str:
         sources=tuple(
             replace(
                 source,
-                input=replace(source.input, path=""),
+                input=_bare(source.input),
                 on_bad_record=OnBadRecord.DEAD_LETTER,
                 bad_record_burst=BadRecordBurst(),
             )
-            if isinstance(source.input, Files)
-            else source
             for source in query.sources
         ),
         output=Files("", query.output.format),
@@ -447,3 +419,10 @@ def fingerprint(plan: Plan) -> str:
     )
     text = repr((bare, plan.order, plan.stages, plan.dispatchers, plan.mergers))
     return f"{xxhash.xxh64_intdigest(text.encode()):016x}"
+
+
+def _bare(given: Files | Kafka) -> Files | Kafka:
+    """Without where it is, by whom it is read, and what was chosen when the run began."""
+    if isinstance(given, Files):
+        return replace(given, path="")
+    return replace(given, bootstrap_servers="", secret=None, starting_offsets="earliest")

@@ -8,7 +8,7 @@ on: it orders, and never measures (design, section 3).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from biclique.hosts.perform import Performer, start_unit
@@ -65,7 +65,7 @@ class EngineClock:
 
 class LocalTiers:
     """`attempt`: greater than that of every earlier process that used the same store. `hold`: running aggregates are
-    written by `finish`, once, and not whenever they change."""
+    written by `finish`, once, and not whenever they change. `partitions`: None: each source is one, of files."""
 
     def __init__(
         self,
@@ -75,9 +75,12 @@ class LocalTiers:
         resumed: Resumed | None,
         clock: EngineClock,
         hold: bool,
+        partitions: Sequence[SourcePartition] | None = None,
     ) -> None:
         assert not plan.may_leave_payload, "shuffled is trimmed by what is handled, whatever rows refer to"
         self._hold, self._finishing = hold, False
+        files = [SourcePartition(source, PARTITION) for source in range(len(plan.query.sources))]
+        self._partitions = tuple(files if partitions is None else partitions)
         self.plan, self._store, self._clock = plan, store, clock
         self.log = MemoryLog(attempt)
         self.table = first_table(plan)
@@ -95,9 +98,8 @@ class LocalTiers:
         self._loops = list(self._started())
 
     def _started(self) -> Iterator[Running]:
-        sources = range(len(self.plan.query.sources))
         for number in range(self.plan.dispatchers):
-            partitions = [SourcePartition(s, PARTITION) for s in sources if self._dispatcher_of(s) == number]
+            partitions = [key for key in self._partitions if self._dispatcher_of(key.source) == number]
             owner, watch = dispatcher_producer(number), Watch()
             yield self._running(owner, watch, dispatcher_loop(self.plan, number, partitions, watch=watch))
         for unit in self._units:
@@ -143,12 +145,11 @@ class LocalTiers:
 
     # --- feeding and running -----------------------------------------------------------------------------------------
 
-    def feed(self, block: SourceBlock) -> None:
-        self.log.append(Address(Topic.SHUFFLED, self._dispatcher_of(block.source)), [block])
+    def feed(self, record: SourceBlock | Heartbeat) -> None:
+        self.log.append(Address(Topic.SHUFFLED, self._dispatcher_of(record.source)), [record])
 
     def feed_heartbeat(self, source: int, position: int, caught_up_ms: int, attempt: int) -> None:
-        beat = Heartbeat(source, PARTITION, position, caught_up_ms, attempt)
-        self.log.append(Address(Topic.SHUFFLED, self._dispatcher_of(source)), [beat])
+        self.feed(Heartbeat(source, PARTITION, position, caught_up_ms, attempt))
 
     def run_round(self) -> bool:
         return run_round(self._loops)

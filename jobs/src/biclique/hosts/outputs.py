@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from biclique.core.places import parts_of_place, row_bits
 from biclique.core.rows import Vector
 from biclique.core.stamps import ROW_BITS
 from biclique.ports.file_sink import FileSink, written_parts
@@ -73,8 +74,7 @@ class Outputs:
         count = len(late.offsets)
         columns = {
             "_source": _constant(self._query.sources[late.source].name, count),
-            "_file": self._files(late.source, late.offsets),
-            "_row": pa.array((late.offsets & ((1 << ROW_BITS) - 1)) + 1),
+            **{f"_{name}": column for name, column in self._places(late.source, late.partition, late.offsets).items()},
             "_event_time": _instants(late.times),
             "_watermark": _instants(np.full(count, late.watermark, np.int64)),
         }
@@ -94,14 +94,26 @@ class Outputs:
         offsets = np.array([record.offset for record in dead.records], np.int64)
         columns = {
             "source": _constant(self._query.sources[dead.source].name, len(texts)),
-            "file": self._files(dead.source, offsets),
-            "row": pa.array((offsets & ((1 << ROW_BITS) - 1)) + 1),
+            **self._places(dead.source, dead.partition, offsets),
             "place": pa.array([record.place for record in dead.records]),
             "reason": pa.array([record.reason for record in dead.records]),
             "raw": pa.array(texts, pa.string()),
             "raw_base64": pa.array(encoded, pa.string()),
         }
         self._put(DEAD, pa.table(columns))
+
+    def _places(self, source: int, partition: int, places: np.ndarray) -> dict[str, pa.Array]:
+        """Of a file: which, and the row. Of a topic: partition and offset, and the row where a message has many."""
+        declared = self._query.sources[source]
+        if isinstance(declared.input, Files):
+            rows = pa.array((places & ((1 << ROW_BITS) - 1)) + 1)
+            return {"file": self._files(source, places), "row": rows}
+        found = [parts_of_place(declared, place) for place in places.tolist()]
+        columns = {
+            "partition": pa.array([partition] * len(found), pa.int32()),
+            "offset": pa.array([offset for offset, _ in found], pa.int64()),
+        }
+        return columns | ({"row": pa.array([row for _, row in found], pa.string())} if row_bits(declared) else {})
 
     def _files(self, source: int, offsets: np.ndarray) -> pa.Array:
         ordinals = offsets >> ROW_BITS

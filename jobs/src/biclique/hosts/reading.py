@@ -158,6 +158,17 @@ class Connection:
                 return  # the other side was first
 
 
+class NoTasks:
+    """Of a query that reads no files."""
+
+    def wait(self) -> None: ...
+
+    def submit(self, task: ReadTask, failed: Callable[[str], None]) -> None:
+        raise AssertionError("no source is of files")
+
+    def stop(self) -> None: ...
+
+
 class Tasks(Protocol):
     """Who runs reading tasks: Spark (hosts/spark.py)."""
 
@@ -173,7 +184,8 @@ class Tasks(Protocol):
 def refuse_other_input(query: Query, source: int, state: SourceState) -> None:
     """Of a source that was read to its end: its files are those, and what they were."""
     declared = query.sources[source]
-    assert isinstance(declared.input, Files)
+    if not isinstance(declared.input, Files):
+        return  # a topic was read up to where it ended
     files = FileSource(place_of(source), declared.input.path)
     for file in state.files:
         refuse_if_changed(files.located(file))
@@ -284,12 +296,6 @@ class SourceReader:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-
-
-def close_all(readers: tuple[SourceReader, ...], hub: Hub) -> None:
-    for reader in readers:
-        reader.close()
-    hub.close()
 
 
 def slots_for(sources: int) -> int:

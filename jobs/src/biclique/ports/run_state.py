@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from biclique.tiers.messages import Address, Producer, Topic
 from biclique.tiers.progress import Progress
 
 NAME = "checkpoint.json"
-VERSION = 3
+VERSION = 4
 
 
 class DamagedState(Exception):
@@ -31,14 +31,25 @@ class DamagedState(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A partition of a topic is read from `begin` up to `end`; None: as long as the run follows."""
+
+    partition: int
+    begin: int
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceState:
-    """`files`: all that were ever discovered, by ordinal. The next row to read is `row` of file `ordinal`."""
+    """`files`: all that were ever discovered, by ordinal. The next row to read is `row` of file `ordinal`. `spans`: of
+    a source that is a topic; how far each has been taken is in the progress of its dispatcher."""
 
     files: tuple[InputFile, ...] = ()
     ordinal: int = 0
     row: int = 0
     resume: int = 0
     rows: int = 0  # of files that are done with, and of this one up to `row`
+    spans: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,7 @@ def _to_json(state: RunState) -> dict[str, Any]:
             {
                 "files": [[f.ordinal, f.name, f.path, f.size, f.mtime_ns] for f in source.files],
                 "at": [source.ordinal, source.row, source.resume, source.rows],
+                "spans": [[span.partition, span.begin, span.end] for span in source.spans],
             }
             for source in state.sources
         ],
@@ -109,7 +121,10 @@ def _of_json(values: dict[str, Any]) -> RunState:
         {Producer(tier, name): decode_progress(progress) for tier, name, progress in values["progress"]},
         {Address(Topic(topic), partition): end for topic, partition, end in values["ends"]},
         tuple(
-            SourceState(tuple(InputFile(*file) for file in source["files"]), *source["at"])
+            replace(
+                SourceState(tuple(InputFile(*file) for file in source["files"]), *source["at"]),
+                spans=tuple(Span(*span) for span in source["spans"]),
+            )
             for source in values["sources"]
         ),
         tuple(values["parts"]),

@@ -11,10 +11,8 @@ from pydantic import BaseModel
 
 from biclique.query.manifest import Manifest
 
-# A block stands for all that is in it. Sources and outputs of Kafka are refused, not passed over (hosts/embedded.py).
+# A block stands for all that is in it. Output to Kafka is refused, not passed over (hosts/embedded.py).
 FOR_A_CLUSTER = (
-    "spec.sources[].eventTime.maxFutureSkew",
-    "spec.sources[].kafka",
     "spec.sources[].badRecordBurst",
     "spec.plan.transport",
     "spec.joiners.minReplicas",

@@ -61,6 +61,15 @@ def cut(
         yield from cut(half, encode, rows_max, bytes_max)
 
 
+def cut_rows(block: SourceBlock, rows_max: int = BLOCK_ROWS) -> Iterator[SourceBlock]:
+    """Where no message bounds bytes."""
+    if len(block.offsets) > rows_max:
+        for half in _halves(block):
+            yield from cut_rows(half, rows_max)
+    elif len(block.offsets):
+        yield block
+
+
 def _halves(block: SourceBlock) -> tuple[SourceBlock, SourceBlock]:
     half = len(block.offsets) // 2
     good = int(np.count_nonzero(block.marks[:half] == Mark.GOOD.value))

@@ -152,7 +152,7 @@ class Packer:
         self._query = query
         self._shufflers = [Shuffler(query, source) for source in range(len(query.sources))]
         self._needed = [needed_of(query, source) for source in range(len(query.sources))]
-        self._parsers = [parser_of(source) for source in query.sources]
+        self._parsers = {n: parser_of(s) for n, s in enumerate(query.sources) if isinstance(s.input, Kafka)}
 
     def pack(self, key: SourcePartition, predecessor: int, records: pa.RecordBatch) -> SourceBlock:
         """Without any record where messages hold none."""

@@ -31,7 +31,8 @@ def kafka_settings(around: Surroundings, attempt: int = 0) -> KafkaSettings:
 
 
 def source_topics(around: Surroundings, query: Query) -> SourceTopics:
-    return SourceTopics(query, {number: source_client(around, query, number) for number in range(len(query.sources))})
+    of_topics = [number for number, source in enumerate(query.sources) if isinstance(source.input, Kafka)]
+    return SourceTopics(query, {number: source_client(around, query, number) for number in of_topics})
 
 
 def source_client(around: Surroundings, query: Query, number: int) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def _servers(around: Surroundings, query: Query, source: Kafka) -> str:
     """Of the query's own Kafka, which is the first source's, or of the source's own."""
     first = query.sources[0].input
     same = isinstance(first, Kafka) and first.bootstrap_servers == source.bootstrap_servers
-    return str(around.kafka["bootstrap.servers"]) if same else source.bootstrap_servers
+    return str(around.kafka.get("bootstrap.servers", source.bootstrap_servers)) if same else source.bootstrap_servers
 
 
 def spark_sources(around: Surroundings, query: Query) -> list[dict[str, str]]:
