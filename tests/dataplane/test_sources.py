@@ -17,7 +17,7 @@ from infra.redis_server import RedisServer
 from tests.dataplane.query import MANIFEST, KafkaQuery
 from tests.dataplane.test_tiers import TIERS, matches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 FORMATS = MANIFEST.replace("topic: {name}-r, format: json", "topic: {name}-r, format: csv").replace(
     "topic: {name}-s, format: json", "topic: {name}-s, format: arrow"
 )
