@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import threading
@@ -27,9 +28,12 @@ class Ended(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """With which it ended, as the command states what it foresaw; else the last line."""
+        """With which it ended: the message of the last event it told, else the last line."""
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
-        return next((line for line in reversed(lines) if line.startswith("biclique: ")), lines[-1] if lines else "")
+        told = next((line for line in reversed(lines) if line.startswith('{"time"') and line.endswith("}")), None)
+        if told is not None:
+            return str(json.loads(told)["message"])
+        return lines[-1] if lines else ""
 
 
 @dataclass

@@ -4,6 +4,7 @@ doubled, nothing late that was not late, and everything recovers."""
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,11 @@ def test_pairs_survive_a_few_faults_of_every_kind(tmp_path: Path) -> None:
 def test_groups_survive_the_death_of_their_merger(tmp_path: Path) -> None:
     due = named(1, GROUPED, [("Python worker", "merger"), ("all its processes", "merger"), ("truncated", "merger")])
     judged(play(tmp_path, GROUPED, due, BRIEF_SETTING, print))
+
+
+@pytest.mark.long
+def test_a_log_that_was_trimmed_too_far_stops_its_reader_and_makes_nothing_untrue(tmp_path: Path) -> None:
+    due = named(13, PAIRS, [("Python worker", "dispatcher")])
+    outcome = play(tmp_path, PAIRS, due, replace(BRIEF_SETTING, trimmed=True), print)
+    judged(outcome)
+    assert [stopped.tier for stopped in outcome.stopped] == ["joiner", "dispatcher", "shuffler"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.chaos.keeper import Ended
 from tests.chaos.report import as_json, document, from_json, summary
 from tests.chaos.run import Outcome, Place, Struck
 from tests.chaos.trimmed import Stopped
@@ -42,3 +43,10 @@ def test_a_tier_that_goes_on_without_its_log_is_wrong() -> None:
     assert Stopped("joiner", 4, "biclique: records were trimmed", ("trimmed",)).wrong() is None
     assert "goes on" in str(Stopped("joiner", None, "", ("trimmed",)).wrong())
     assert "does not say" in str(Stopped("joiner", 4, "biclique: oh", ("trimmed",)).wrong())
+
+
+def test_the_last_event_that_a_tier_told_is_its_sentence() -> None:
+    told = '{"time": "t", "message": "its log is gone: restore it"}'
+    assert Ended("joiner", 5, 1.0, f"Java\n{told}\n\tat java.lang\n").sentence == "its log is gone: restore it"
+    assert Ended("joiner", 1, 1.0, "Traceback\nValueError: x\n\n").sentence == "ValueError: x"
+    assert Ended("joiner", -9, 1.0, "").sentence == ""
