@@ -17,7 +17,8 @@ from tests.dataplane.followed import PARTNERS, TIERS, USER_SPAN, USER_TRACE, fol
 from tests.dataplane.query import KafkaQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-OF_JAVA = ("WARNING: Using incubator modules", "Setting default log level", "To adjust logging level")
+# Java's launcher knows no log, and what librdkafka says while a client closes goes past every setting of ours.
+NOT_OURS = ("WARNING: Using incubator modules", "%")
 RARE = {"biclique.checkpoint.duration", "biclique.fetch.duration"}  # of what need not happen in a short run
 
 
@@ -87,7 +88,7 @@ def test_from_the_record_to_its_results(
     assert max(good) == PARTNERS
     for tier in TIERS:
         lines = (tmp_path / f"{tier}.log").read_text().splitlines()
-        said = [json.loads(line) for line in lines if not line.startswith(OF_JAVA)]
+        said = [json.loads(line) for line in lines if not line.startswith(NOT_OURS)]
         assert said[0]["event"] == "tier.started"
         assert {(line["query"], line["tier"]) for line in said} == {(query.name, tier)}
         units = {line["unit"] for line in said if line["event"] == "unit.started"}
