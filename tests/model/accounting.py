@@ -176,10 +176,12 @@ class Accounts:
         """Late is only what came out of order, or after a sleep, in its own partition: nobody else's clock makes it so.
 
         A sleep excuses what follows until a tuple of the partition is accepted: the watermark was no further than that
-        tuple's time then, and the partition's own times carry it on from there.
+        tuple's time then, and the partition's own times carry it on from there. A partition that was added while the
+        query ran held no watermark back before its dispatcher heard of it: as if it had slept.
         """
         event_time = self.query.sources[key.source].event_time
-        greatest, born, excused_below = None, self.evidence.began_ms, TIME_NEVER
+        greatest, born = None, self.evidence.began_ms
+        excused_below = BEYOND_ALL_TIMES if key in self.evidence.added else TIME_NEVER
         for record in records:
             if record.born_ms - born >= event_time.idle_after_us // 1000 - 1:
                 excused_below = BEYOND_ALL_TIMES

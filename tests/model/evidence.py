@@ -56,6 +56,7 @@ class Evidence:
     unfinished: Sequence[str] = ()
     finished: bool = False  # the input has ended, and mergers were asked to write what they held back
     asleep: frozenset[SourcePartition] = frozenset()  # partitions that send nothing, and may
+    added: frozenset[SourcePartition] = frozenset()  # partitions that a source was given while the query ran
     began_ms: int = 0  # by the clock of `SourceRecord.born_ms`
 
 

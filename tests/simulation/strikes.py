@@ -54,12 +54,14 @@ class Strikes:
         rng = random.Random(f"{world.seed}/strikes")
         self.rng = rng if rng.random() < SHARE else None
         self.broker_away_until = 0
-        self.to_come: set[SourcePartition] = set()  # partitions that a source topic is given later
+        self.added: frozenset[SourcePartition] = frozenset()  # partitions that a source topic is given later
+        self.to_come: set[SourcePartition] = set()  # those of them that are not there yet
 
     def begin(self, partitions: Sequence[SourcePartition]) -> None:
         """The first of each source is there from the beginning."""
         if self.rng is not None:
-            self.to_come = {key for key in partitions if key.partition > 0 and self.rng.random() < 0.5}
+            self.added = frozenset(key for key in partitions if key.partition > 0 and self.rng.random() < 0.5)
+            self.to_come = set(self.added)
 
     def is_there(self, key: SourcePartition) -> bool:
         """Whether it can be given a record; it is a matter of time."""

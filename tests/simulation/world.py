@@ -477,6 +477,7 @@ class World:
             asleep=frozenset(self.asleep),
             finished=self.finishing,
             began_ms=self.began,
+            added=self.strikes.added,
         )
 
     def use(self) -> Use:

@@ -87,6 +87,8 @@ def test_receivers_are_the_units_the_next_stage_or_the_mergers_and_no_source_of_
 def test_the_least_frontier_of_those_that_are_known() -> None:
     assert reached([]) is reached([None]) is None
     assert reached([JoinerProgress(0, 7), None, MergerProgress(0, 5)]) == 5
+    assert reached([JoinerProgress(0, 7), JoinerProgress(0)]) == -1  # it has not begun, and can without anybody's word
+    assert reached([JoinerProgress(0, 7), JoinerProgress(0, version=3)]) == 7  # it joins, and waits for its senders
 
 
 @pytest.mark.parametrize("behind", [False, True])

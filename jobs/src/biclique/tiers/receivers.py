@@ -28,5 +28,12 @@ def receivers(plan: Plan, table: RoutingTable, sender: Producer) -> tuple[Produc
 
 
 def reached(progress: Iterable[Progress | None]) -> int | None:
-    """The least frontier; None: nothing is known of anybody. Of whom alone nothing is known says nothing."""
-    return min((p.frontier for p in progress if isinstance(p, JoinerProgress | MergerProgress)), default=None)
+    """The least frontier; None: nothing is known of anybody. Of whom alone nothing is known says nothing, and neither
+    does one that joins a running query, before its first step: that needs the word of all its senders on the version in
+    which it joins, and a sender that waited for it might never give its own."""
+    known = (p for p in progress if isinstance(p, JoinerProgress | MergerProgress))
+    return min((p.frontier for p in known if not _joins(p)), default=None)
+
+
+def _joins(progress: JoinerProgress | MergerProgress) -> bool:
+    return isinstance(progress, JoinerProgress) and progress.frontier < 0 < progress.version
