@@ -125,7 +125,7 @@ test: servers ## Every test that needs no cluster, and the simulator: at most fi
 # One at a time: each starts several Spark drivers.
 .PHONY: dataplane
 dataplane: servers ## The longer tests of the tiers as processes, over a real Kafka and a real Redis
-	$(BIN)/python -m pytest -rs -m long --durations 20 tests/dataplane
+	$(BIN)/python -m pytest -rs -m long --durations 20 tests/dataplane tests/conformance
 
 .PHONY: chaos
 chaos: servers ## Faults on real processes: all of them, or some (SEED=…; ARGS='--brief'); writes docs/chaos.md

@@ -161,6 +161,7 @@ def flow(query: Query, rng: random.Random, batches: range) -> None:
         query.run(6)
 
 
+@pytest.mark.long
 def test_results_are_the_same_while_every_log_is_trimmed_and_checkpoints_are_lost(kafka: Kafka) -> None:
     rng, query = random.Random(3), Query(kafka, PAIRS.format(window=" WITHIN 10 SECONDS"))
     drivers = [query.trimming(tier) for tier in ("dispatcher", "joiner")]

@@ -16,7 +16,7 @@ from infra.redis_server import RedisServer
 from tests.dataplane.followed import PARTNERS, TIERS, USER_SPAN, USER_TRACE, follow_one, settings_of
 from tests.dataplane.query import KafkaQuery
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 # Java's launcher knows no log, and what librdkafka says while a client closes goes past every setting of ours.
 NOT_OURS = ("WARNING: Using incubator modules", "%")
 RARE = {"biclique.checkpoint.duration", "biclique.fetch.duration"}  # of what need not happen in a short run
