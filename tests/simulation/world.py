@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from biclique.hosts.perform import start_unit
 from biclique.kernels.groups import SumOverflow
 from biclique.routing.table import RoutingTable, UnitId
+from biclique.tiers.dispatcher import HEARTBEAT_MS
 from biclique.tiers.effects import End, Orders
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.messages import Address, Producer, Signal, Topic, unit_address
@@ -449,12 +450,14 @@ class World:
                 return
 
     def _drain(self) -> None:
-        """No more records: what is in the logs is handled. A bounded run then writes what mergers hold back."""
+        """No more records: what is in the logs is handled. A bounded run then writes what mergers hold back. It takes
+        long enough for one more signal of everybody: a dispatcher may find only now that it is idle, and another idle
+        one hears of it by nothing else."""
         turn = 0
         while turn < 8:
             turn += not self.tiers.memory.under_way(self.processes.values())
             self.finishing = turn > 6 and self.scenario.hold
-            self.now += 60
+            self.now += HEARTBEAT_MS // 5
             self.log.settle()
             self._run_until_all_rest()
         self.sealing = True
