@@ -80,6 +80,7 @@ class KafkaQuery:
         wanted = NewPartitions(f"{self.name}-{side}", count)
         admin = AdminClient(self.client)
         admin.create_partitions([wanted])[wanted.topic].result(30)
+        self.producer = Producer({**self.client, "linger.ms": 5})  # the one before knows the old number for minutes
 
     def recreate(self, side: str, partitions: int) -> None:
         """The topic under the same name, empty."""
