@@ -12,13 +12,14 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from biclique.core.stamps import PARTITION_BITS
-from biclique.ports.kafka_errors import PASSING, told
+from biclique.ports.kafka_errors import PASSING, UNKNOWN_TOPIC, told
 from biclique.ports.log import Bounds
 from biclique.ports.refusals import UnfitTopic
 from biclique.query.model import Kafka, Query
 from biclique.tiers.progress import SourcePartition
 
 SECONDS = 30.0
+HEARD_OF_S = 10.0  # within which everybody has heard of a partition that has just been made
 PARTITIONS_MAX = 1 << PARTITION_BITS
 
 
@@ -80,14 +81,20 @@ class SourceTopics:
 def _asked(
     admin: AdminClient, places: Mapping[TopicPartition, SourcePartition], spec: OffsetSpec
 ) -> dict[SourcePartition, int]:
-    deadline = time.monotonic() + SECONDS
+    """A partition that has just been made may be unknown for a moment to who is asked for its ends, and to our client
+    until it looks again."""
+    began = time.monotonic()
     while True:
         asked = admin.list_offsets(dict.fromkeys(places, spec), isolation_level=IsolationLevel.READ_COMMITTED)
         try:
             return {places[place]: future.result(SECONDS).offset for place, future in asked.items()}
         except KafkaException as failure:
-            if failure.args[0].code() not in PASSING or time.monotonic() > deadline:
-                topics = ", ".join(sorted({place.topic for place in places}))
-                with told(f"looking at the ends of topic {topics}"):
+            unknown, waited_s = failure.args[0].code() in UNKNOWN_TOPIC, time.monotonic() - began
+            topics = sorted({place.topic for place in places})
+            if waited_s > (HEARD_OF_S if unknown else SECONDS) or not (unknown or failure.args[0].code() in PASSING):
+                with told(f"looking at the ends of topic {', '.join(topics)}"):
                     raise
+            if unknown:
+                for topic in topics:
+                    admin.list_topics(topic, SECONDS)
             time.sleep(0.05)
