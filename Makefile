@@ -23,26 +23,26 @@ export NUMBA_CACHE_DIR := $(CACHE)/numba
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-FAST_TESTS := tests/unit tests/property tests/tidy
-LOCAL_TESTS := tests/dataplane tests/spark tests/conformance $(FAST_TESTS)
+FAST_TESTS := tests/operator tests/unit tests/property tests/tidy
+LOCAL_TESTS := tests/dataplane tests/spark tests/conformance tests/chart $(FAST_TESTS)
 
 .PHONY: help
 help: ## This list
-	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
 
 .PHONY: setup
 setup: java $(STAMP) ## Everything a checkout needs: .venv from the lock, Java where it is missing
 
-# hatchling comes from the lock, so the package's own install neither isolates nor downloads.
-$(STAMP): requirements.lock jobs/pyproject.toml
+# hatchling comes from the lock, so the packages' own install neither isolates nor downloads.
+$(STAMP): requirements.lock jobs/pyproject.toml operator/pyproject.toml
 	@command -v $(PYTHON) >/dev/null || $(call give-up,Biclique needs Python 3.11: install it or name it (make PYTHON=…).)
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call apt-install,python3.11-venv,$(PYTHON) lacks ensurepip)
 	@rm -f $@
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e jobs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e jobs -e operator
 	@touch $@
 
 # Spark 4 runs on Java 17 or later. It takes JAVA_HOME's java before the one on the path, and so do we; installing a
@@ -75,6 +75,14 @@ servers: setup ## A real Kafka and a real Redis for the tests (python -m infra u
 	@$(BIN)/python -m infra.jars fetch >/dev/null || echo 'The tests that need a Kafka will be skipped.' >&2
 	@command -v redis-server >/dev/null || $(call apt-install,redis-server,The tests run against a real Redis) || \
 		echo 'The tests that need a Redis will be skipped.' >&2
+	@$(MAKE) --no-print-directory $(PREPARED) || echo 'Spark starts as it would without them.' >&2
+
+# What `biclique prepare` keeps: made once, some 20 s of CPU, of which every start of Spark later saves two.
+PREPARED := $(VENV)/.prepared
+
+$(PREPARED): $(STAMP)
+	@$(BIN)/biclique prepare
+	@touch $@
 
 LOCK_BIN := $(CACHE)/lock/bin
 
@@ -83,6 +91,54 @@ lock: ## Make requirements.lock again from requirements.in
 	@test -x $(LOCK_BIN)/uv || { $(PYTHON) -m venv $(CACHE)/lock && $(LOCK_BIN)/pip install --quiet 'uv>=0.13,<0.14'; }
 	$(LOCK_BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url \
 		--python-version 3.11 $(if $(UPGRADE),--upgrade) requirements.in -o requirements.lock
+	@$(PYTHON) -m images.locks
+
+# --- a cluster -------------------------------------------------------------------------------------------------------
+
+NODE_PACKAGES := containerd runc containernetworking-plugins iptables conntrack iproute2
+IMAGE_PACKAGES := buildah debootstrap
+TAG ?= dev
+ARCHIVE = $(CACHE)/image-$*.tar
+
+.PHONY: cluster-build cluster-packages cluster-up cluster-load cluster-down images images-tryout e2e e2e-faults
+cluster-build: setup ## The test cluster's programs, once: three minutes on two cores, and kept outside the checkout
+	@$(BIN)/python -m infra.cluster build
+
+cluster-packages: setup
+	@[[ -z "$$($(BIN)/python -m infra.cluster missing)" ]] || \
+		$(call apt-install,$(NODE_PACKAGES),The test cluster is made of them)
+
+cluster-up: cluster-build cluster-packages ## A real Kubernetes of one node on this machine (needs root)
+	@$(BIN)/python -m infra.cluster up
+
+# With those of a first look under the names that the chart has for them: the node cannot pull what it says. While one
+# is unpacked there, the next is read from where it was built.
+cluster-load: images images-tryout ## All images into the test cluster
+	@$(MAKE) --no-print-directory --jobs $(JOBS) $(addprefix cluster-load-,spark operator kafka redis)
+
+cluster-load-%:
+	@name=$$($(BIN)/python -m images archive $* $(ARCHIVE) --tag $(TAG)) \
+		&& $(BIN)/python -m infra.cluster load $(ARCHIVE) $$name
+	@rm -f $(ARCHIVE)
+
+cluster-down: setup ## End the test cluster, and leave nothing of it
+	@$(BIN)/python -m infra.cluster down
+
+images: servers ## The images of the tiers and of the operator (BASE=…; TAG=…)
+	@command -v buildah >/dev/null || $(call apt-install,$(IMAGE_PACKAGES),Images are built with them)
+	@$(BIN)/python -m images build --tag $(TAG) $(if $(BASE),--base $(BASE))
+
+images-tryout: images
+	@$(BIN)/python -m images build kafka redis --tag $(TAG) $(if $(BASE),--base $(BASE))
+
+# On the cluster of KUBECONFIG, with images that it knows; else on the test cluster, started and ended for it.
+ON_A_CLUSTER := $(if $(KUBECONFIG),servers,images cluster-build cluster-packages)
+
+e2e: $(ON_A_CLUSTER) ## The tests on a real cluster
+	$(BIN)/python -m pytest -rs -s -m 'cluster and not long' --durations 20 tests/e2e
+
+e2e-faults: $(ON_A_CLUSTER) ## Faults on a real cluster: pods, node, Kafka and Redis, while rows flow (SEED=…)
+	SEED=$(SEED) $(BIN)/python -m pytest -rs -s -m 'cluster and long' --durations 20 tests/e2e
 
 # --- the developer's loop --------------------------------------------------------------------------------------------
 
@@ -95,8 +151,9 @@ lint: setup ## The part of check that runs no test
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+# One more at once than elsewhere: some of them wait.
 fast: setup ## The part of check that runs tests
-	$(BIN)/python -m pytest -q -n $(JOBS) -m 'not slow and not spark' $(FAST_TESTS)
+	$(BIN)/python -m pytest -q -n $$(( $(JOBS) + 1 )) -m 'not slow and not spark' $(FAST_TESTS)
 
 format: setup ## Put the code in shape
 	$(BIN)/ruff format .
@@ -105,27 +162,40 @@ format: setup ## Put the code in shape
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 # Files stay whole on a worker, so that a file's Spark session starts once; those that take minutes come first, else one
-# worker would be done while the other begins them. The story of what was skipped comes last, behind the simulator's
-# output, where it is read.
+# worker would be done while the other begins them. They wait a good deal, for processes and silences: the simulator's
+# seeds take what is left over. What holds the time of a whole machine to a bound has it to itself, behind them. The
+# story of what was skipped comes last, behind the simulator's output, where it is read.
 PYTEST_LOG := $(VENV)/pytest.log
+SEEDS_LOG := $(VENV)/seeds.log
 
-.PHONY: test
+.PHONY: test test-seeds test-local
 test: servers ## Every test that needs no cluster, and the simulator: at most fifteen minutes on two cores
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not long' -rs --durations 20 \
-		$(LOCAL_TESTS) | tee $(PYTEST_LOG)
-	$(BIN)/python -m tests.simulation seeds --count 3000 --jobs $(JOBS)
+	@$(MAKE) --no-print-directory -j 2 test-local test-seeds
+	@cat $(SEEDS_LOG)
+	$(BIN)/python -m pytest -m alone -rs tests/operator | tee -a $(PYTEST_LOG)
 	$(BIN)/python -m tests.simulation planted --replay --jobs $(JOBS)
 	@echo
-	@echo 'Not part of make test: tests that need a cluster, make dataplane (more tests of the tiers over real servers),'
-	@echo 'and make soak (as many seeds as one likes).'
+	@echo 'Not part of make test: make e2e and make e2e-faults (tests on a real cluster), make dataplane (more tests of'
+	@echo 'the tiers over real servers), and make soak (as many seeds as one likes).'
 	@echo 'Skipped, and why:'
 	@grep '^SKIPPED' $(PYTEST_LOG) || echo '  nothing'
-	@tail -n 1 $(PYTEST_LOG)
+	@grep -E '^=+ .* in [0-9.]+s' $(PYTEST_LOG)
 
-# One at a time: each starts several Spark drivers.
+# Tests that call make are not to find this one's jobs.
+test-local: servers
+	env -u MAKEFLAGS -u MFLAGS $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder \
+		-m 'not long and not alone' -rs --durations 20 $(LOCAL_TESTS) | tee $(PYTEST_LOG)
+
+test-seeds: servers
+	@nice -n 19 $(BIN)/python -m tests.simulation seeds --count 3000 --jobs $(JOBS) >$(SEEDS_LOG) 2>&1 \
+		|| { cat $(SEEDS_LOG); exit 1; }
+
+# Each starts several Spark drivers, and then mostly waits: for checkpoints, silences, restarts. So two of them share
+# the cores; JOBS=1 has one at a time.
 .PHONY: dataplane
 dataplane: servers ## The longer tests of the tiers as processes, over a real Kafka and a real Redis
-	$(BIN)/python -m pytest -rs -m long --durations 20 tests/dataplane tests/conformance
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -rs -m long --durations 20 \
+		tests/dataplane tests/conformance
 
 .PHONY: chaos
 chaos: servers ## Faults on real processes: all of them, or some (SEED=…; ARGS='--brief'); writes docs/chaos.md
@@ -139,6 +209,27 @@ simulate: setup ## One simulated run with its story (SEED=…; ALL=1: the whole 
 soak: setup ## Seeds, fuzz inputs and planted bugs until stopped (MINUTES=…; FIRST=… goes on where one was left)
 	$(BIN)/python -m tests.simulation soak --jobs $(JOBS) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(FIRST),--first $(FIRST))
+
+# --- the cluster of your current context -----------------------------------------------------------------------------
+
+HELM ?= helm
+RELEASE ?= biclique
+NAMESPACE ?= biclique
+# Which images: as `make images` calls them, or a file of yours with the names of your registry.
+VALUES ?= images/values.yaml
+
+.PHONY: deploy undeploy
+deploy: ## The chart onto the cluster of your current context (NAMESPACE=…; VALUES=…; ARGS='--set …'): docs/install.md
+	@command -v $(HELM) >/dev/null || $(call give-up,Helm is not on the path: install it or name it (make HELM=…).)
+	$(HELM) upgrade --install $(RELEASE) charts/biclique --namespace $(NAMESPACE) --create-namespace --wait \
+		--values $(VALUES) $(ARGS)
+
+undeploy: ## And away again, once its queries are deleted
+	@found=$$(kubectl get joinqueries --all-namespaces --output name) || \
+		$(call give-up,Whether there are queries could not be asked: see what kubectl said.); \
+	[[ -z "$$found" ]] || \
+		$(call give-up,There are queries that nobody would look after: kubectl delete joinqueries --all --all-namespaces)
+	$(HELM) uninstall $(RELEASE) --namespace $(NAMESPACE)
 
 # --- something to look at --------------------------------------------------------------------------------------------
 

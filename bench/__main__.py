@@ -1,7 +1,9 @@
-"""`python -m bench`: core, embedded engine, data plane and peers in one run; writes the page and the pictures.
+"""`python -m bench`: core, embedded engine, data plane and peers in one run; writes the pages and the pictures.
 
-Only a whole run at full size writes `docs/benchmarks.md`: ratios mean something only within one run. A part of it
-(`--only`) or small sizes (`--quick`) show their tables and leave page and pictures in `bench/out/`.
+There are two pages: core, engine and peers (`docs/benchmarks.md`), and the data plane
+(`docs/benchmarks-data-plane.md`). Ratios mean something only within one run, so a page among the documents is of one
+run of all its parts at full size. Some of the parts (`--only`) or small sizes (`--quick`) show their tables and leave
+page and pictures in `bench/out/`.
 """
 
 from __future__ import annotations
@@ -10,24 +12,26 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from bench.cases import CASES, Scale
+from bench.cases import CORE_CASES, SEMIJOIN_CASES, Case, Scale
 from bench.casework import run_case
 from bench.engines import Laboratory, Run
 from bench.kafka.run import run_trials, scratch_folder
 from bench.kafka.trials import TRIALS
-from bench.machine import facts
+from bench.machine import Machine, facts
 from bench.peers import PEERS
 from bench.peers.environment import cache_folder
-from bench.plots import draw
-from bench.report import LINE_HEAD, RUN_HEAD, line_rows, page, run_rows, terminal
-from bench.verdicts import CaseRun, Verdict, core_lines, rival_lines
+from bench.plots import draw_data_plane, draw_engines
+from bench.report import LINE_HEAD, RUN_HEAD, data_plane_page, engine_page, line_rows, run_rows, terminal
+from bench.verdicts import CaseRun, Line, Verdict, core_lines, rival_lines
 from bench.workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "out"
-PARTS = ("core", "engine", "peers", "kafka")
+ENGINE_PARTS = {"core", "engine", "peers"}
+PARTS = (*sorted(ENGINE_PARTS), "kafka")
 
 
 def main() -> int:
@@ -36,39 +40,57 @@ def main() -> int:
     parser.add_argument("--only", choices=PARTS, action="append", help="a part of it; may be given more than once")
     parser.add_argument("--date", help="the date on the page; default: the commit's")
     asked = parser.parse_args()
-    parts = asked.only or PARTS
-    whole = not asked.quick and set(parts) == set(PARTS)
+    parts = set(asked.only or PARTS)
     machine = facts(ROOT, asked.date)
     print(f"{machine.processor}, {machine.cores} cores, {machine.memory_gib:.0f} GiB; load {machine.load_before:.1f}")
     if machine.busy:
         print("The machine is not idle: every figure below is doubtful.")
+    lines: list[Line] = []
+    if parts & ENGINE_PARTS:
+        lines += _core_and_engines(machine, parts, asked.quick)
+    if "kafka" in parts:
+        lines += _data_plane(machine, asked.quick)
+    return 1 if any(line.verdict is Verdict.NOT_MEASURED for line in lines) else 0
 
-    cases = _core(asked.quick) if "core" in parts else []
-    core = core_lines(cases, judged=not asked.quick)
+
+def _core_and_engines(machine: Machine, parts: set[str], quick: bool) -> list[Line]:
+    """Rivals are not counted: a peer that is not installed has no figure."""
+    cases = _cases(CORE_CASES, quick) if "core" in parts else []
+    core = core_lines(cases, judged=not quick)
     if core:
         _show("Core, one thread", terminal(LINE_HEAD, line_rows(core)))
-    runs = _engines(asked.quick, "engine" in parts, "peers" in parts)
-    rivals = rival_lines(runs, judged=not asked.quick) if "engine" in parts else []
+    runs = _engines(quick, "engine" in parts, "peers" in parts)
+    rivals = rival_lines(runs, judged=not quick) if "engine" in parts else []
     if runs:
         _show("Engines, files to files", terminal(RUN_HEAD, run_rows(runs)))
     if rivals:
         _show("Biclique beside its peers: their seconds over ours", terminal(LINE_HEAD, line_rows(rivals)))
-
-    kafka = core_lines(_kafka(asked.quick), judged=not asked.quick) if "kafka" in parts else []
-    if kafka:
-        _show("The data plane, Kafka to Kafka", terminal(LINE_HEAD, line_rows(kafka)))
-
+    whole = not quick and parts >= ENGINE_PARTS
     place = ROOT / "docs" if whole else OUT
-    plots = draw(place / "benchmarks", core, cases, runs, kafka)
-    (place / "benchmarks.md").write_text(page(machine, core, rivals, runs, kafka, plots, whole))
-    print(f"\nwritten: {(place / 'benchmarks.md').relative_to(ROOT)}, {len(plots)} pictures")
-    return 1 if any(line.verdict is Verdict.NOT_MEASURED for line in (*core, *kafka)) else 0
+    plots = draw_engines(place / "benchmarks", core, cases, runs)
+    _write(place / "benchmarks.md", engine_page(machine, core, rivals, runs, plots, whole), len(plots))
+    return core
 
 
-def _core(quick: bool) -> list[CaseRun]:
+def _data_plane(machine: Machine, quick: bool) -> list[Line]:
+    cases = _cases(SEMIJOIN_CASES, quick)
+    lines = core_lines([*_kafka(quick), *cases], judged=not quick)
+    _show("The data plane, Kafka to Kafka", terminal(LINE_HEAD, line_rows(lines)))
+    place = OUT if quick else ROOT / "docs"
+    plots = draw_data_plane(place / "benchmarks", lines, cases)
+    _write(place / "benchmarks-data-plane.md", data_plane_page(machine, lines, plots, not quick), len(plots))
+    return lines
+
+
+def _write(page: Path, text: str, pictures: int) -> None:
+    page.write_text(text)
+    print(f"\nwritten: {page.relative_to(ROOT)}, {pictures} pictures")
+
+
+def _cases(cases: Iterable[Case], quick: bool) -> list[CaseRun]:
     runs = []
-    for case in CASES:
-        print(f"  core: {case.name} …", file=sys.stderr, flush=True)
+    for case in cases:
+        print(f"  {case.name} …", file=sys.stderr, flush=True)
         runs.append(run_case(case, quick))
     return runs
 

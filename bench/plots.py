@@ -22,24 +22,32 @@ OURS, THEIRS, BATCH, MET, SHORT = "#1b6e53", "#8a94a6", "#cfd5df", "#1b6e53", "#
 STYLE: Any = {"svg.hashsalt": "biclique", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
 
-def draw(
-    folder: Path, core: Sequence[Line], cases: Sequence[CaseRun], runs: Sequence[Run], kafka: Sequence[Line] = ()
-) -> list[Path]:
+def draw_engines(folder: Path, core: Sequence[Line], cases: Sequence[CaseRun], runs: Sequence[Run]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     with plt.rc_context(STYLE):
         if any(line.good for line in core):
             drawn.append(_saved(_targets(core), folder / "core.svg"))
-        curves = [case for case in cases if case.measured and case.measured.points]
-        if growth := [case for case in curves if case.case.name.startswith("growth")]:
+        if growth := _curves(cases):
             drawn.append(_saved(_growth(growth), folder / "growth.svg"))
-        if semijoin := [case for case in curves if case.case.name.startswith("semijoin")]:
-            drawn.append(_saved(_semijoin(semijoin), folder / "semijoin.svg"))
         if any(run.seconds for run in runs):
             drawn.append(_saved(_engines(runs), folder / "engines.svg"))
-        if any(line.good for line in kafka):
-            drawn.append(_saved(_targets(kafka), folder / "kafka.svg"))
     return drawn
+
+
+def draw_data_plane(folder: Path, lines: Sequence[Line], cases: Sequence[CaseRun]) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = []
+    with plt.rc_context(STYLE):
+        if any(line.good for line in lines):
+            drawn.append(_saved(_targets(lines), folder / "data-plane.svg"))
+        if curves := _curves(cases):
+            drawn.append(_saved(_semijoin(curves), folder / "semijoin.svg"))
+    return drawn
+
+
+def _curves(cases: Sequence[CaseRun]) -> list[CaseRun]:
+    return [case for case in cases if case.measured and case.measured.points]
 
 
 def _saved(figure: Figure, path: Path) -> Path:

@@ -1,11 +1,12 @@
-"""An authority and a server's certificate of its own, made anew for each pair of servers: nothing secret is kept in
-the repository, and nothing of it outlives its folder."""
+"""An authority and certificates of its own, made anew for each pair of servers and each cluster: nothing secret is kept
+in the repository, and nothing of it outlives its folder."""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -17,28 +18,51 @@ from cryptography.x509.oid import NameOID
 VALID_DAYS = 365
 
 
+@dataclass(frozen=True)
+class Issued:
+    """As PEM."""
+
+    key: bytes
+    certificate: bytes
+
+
+class Authority:
+    """Signs for as long as it is in memory; its key is written nowhere."""
+
+    def __init__(self, name: str) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name(name)
+        constraint = x509.BasicConstraints(ca=True, path_length=0)
+        builder = _builder(self._name, self._name, self._key.public_key())
+        self._certificate = builder.add_extension(constraint, critical=True).sign(self._key, hashes.SHA256())
+
+    @property
+    def certificate(self) -> bytes:
+        return self._certificate.public_bytes(Encoding.PEM)
+
+    def issue(self, name: str, organisation: str = "", hosts: tuple[str, ...] = ()) -> Issued:
+        """`hosts`: names and addresses, for a server; without, for a client, whom `name` and `organisation` name."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(_name(name, organisation), self._name, key.public_key())
+        if hosts:
+            names = x509.SubjectAlternativeName([_host(host) for host in hosts])
+            builder = builder.add_extension(names, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        return Issued(private_pem(key), certificate.public_bytes(Encoding.PEM))
+
+
 def make_certificates(folder: Path, addresses: tuple[str, ...]) -> None:
     """`ca.crt`, `server.crt`, `server.key`, and `server.pem` with key and certificates, as Kafka takes them."""
-    authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority_name = _name("Biclique test authority")
-    authority = (
-        _certificate(authority_name, authority_name, authority_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    names: list[x509.GeneralName] = [x509.DNSName("localhost")]
-    names += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
-    server = (
-        _certificate(_name("Biclique test server"), authority_name, server_key.public_key())
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    key = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    chain = server.public_bytes(Encoding.PEM), authority.public_bytes(Encoding.PEM)
-    write_private(folder / "ca.crt", chain[1])
-    write_private(folder / "server.crt", chain[0])
-    write_private(folder / "server.key", key)
-    write_private(folder / "server.pem", key + chain[0] + chain[1])
+    authority = Authority("Biclique test authority")
+    server = authority.issue("Biclique test server", hosts=("localhost", *addresses))
+    write_private(folder / "ca.crt", authority.certificate)
+    write_private(folder / "server.crt", server.certificate)
+    write_private(folder / "server.key", server.key)
+    write_private(folder / "server.pem", server.key + server.certificate + authority.certificate)
+
+
+def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -49,11 +73,19 @@ def write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+def _name(text: str, organisation: str = "") -> x509.Name:
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation)] if organisation else []
+    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _host(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()

@@ -45,18 +45,18 @@ class CollectedPoint:
 
 
 class Collector:
-    """Listens from `start` to `stop`, at a port of its own."""
+    """Listens from `start` to `stop`, at a port of its own. `host`: the test cluster's pods come over the bridge's."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.spans: list[CollectedSpan] = []
         self.points: list[CollectedPoint] = []
         self.requests: list[dict[str, str]] = []  # their headers
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = ThreadingHTTPServer((host, 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, name="collector", daemon=True)
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://{self._server.server_address[0]!s}:{self._server.server_port}"
 
     def start(self) -> Collector:
         self._thread.start()

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -64,15 +65,16 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "biclique"
 
 
-def jars_of(jar_set: JarSet) -> Path:
-    """The folder with exactly this set's jars, fetched if it is not there yet."""
+def jars_of(jar_set: JarSet, retrieve: Callable[[JarSet, Path], None] | None = None) -> Path:
+    """The folder with exactly this set's jars, fetched (by `retrieve`, into an empty folder) if it is not there yet."""
     wanted = read_lock()[jar_set.name]
     mark = hashlib.sha256(repr(sorted(wanted.items())).encode()).hexdigest()[:16]
     folder = cache_folder() / "jars" / f"{jar_set.name}-{mark}"
     if folder.is_dir():
         return folder
     with tempfile.TemporaryDirectory(dir=_made(folder.parent)) as temporary:
-        found = _retrieve(jar_set, Path(temporary) / "jars")
+        (retrieve or _retrieve)(jar_set, Path(temporary) / "jars")
+        found = _checksums(Path(temporary) / "jars")
         if found != wanted:
             names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
             raise NoJars(f"{jar_set.name}: not what infra/jars.lock names: {', '.join(names)}")
@@ -98,13 +100,17 @@ def write_lock() -> None:
     lines = ["# Made by `python -m infra.jars lock`: SHA-256, set and jar."]
     for jar_set in SETS:
         with tempfile.TemporaryDirectory() as temporary:
-            found = _retrieve(jar_set, Path(temporary) / "jars")
+            _retrieve(jar_set, Path(temporary) / "jars")
+            found = _checksums(Path(temporary) / "jars")
         lines += [f"{checksum}  {jar_set.name}/{jar}" for jar, checksum in sorted(found.items())]
     LOCK.write_text("\n".join(lines) + "\n")
 
 
-def _retrieve(jar_set: JarSet, target: Path) -> dict[str, str]:
-    """Into an empty folder; name -> SHA-256."""
+def _checksums(folder: Path) -> dict[str, str]:
+    return {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.iterdir()}
+
+
+def _retrieve(jar_set: JarSet, target: Path) -> None:
     dependencies = "\n".join(
         f'    <dependency org="{organisation}" name="{name}" rev="{version}" force="true" '
         f'conf="default->{"master,runtime" if jar_set.transitive else "master"}"/>'
@@ -123,7 +129,6 @@ def _retrieve(jar_set: JarSet, target: Path) -> dict[str, str]:
     if done.returncode or not target.is_dir():
         raise NoJars(f"The jars of {jar_set.name} did not come; is Maven Central reachable?\n{done.stdout[-2000:]}")
     shutil.rmtree(target.parent / "ivy")
-    return {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in target.iterdir()}
 
 
 def _ivy() -> Path:

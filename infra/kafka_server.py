@@ -47,7 +47,8 @@ def cluster_id(unique: uuid.UUID) -> str:
 class KafkaServer:
     """`advertised`: the address under which clients reach it; the test cluster's pods come over the bridge's. `doors`:
     by name in capitals, more listeners of this machine, each with the port that it has and the one that its clients are
-    told: a relay's, which can be cut. `security`: TLS and passwords for its clients; without it, anybody comes in."""
+    told: a relay's, which can be cut. `security`: TLS and passwords for its clients; without it, anybody comes in.
+    `makes_topics`: those that are missing, as brokers do that nobody has set up otherwise."""
 
     folder: Path
     port: int
@@ -56,6 +57,7 @@ class KafkaServer:
     heap: str = "768m"
     doors: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     security: Security | None = None
+    makes_topics: bool = False
 
     @property
     def bootstrap(self) -> str:
@@ -115,7 +117,8 @@ class KafkaServer:
         admin.alter_user_scram_credentials([user])[USER].result(30)
 
     def _settings(self) -> dict[str, object]:
-        listeners = [f"CLIENTS://0.0.0.0:{self.port}", f"CONTROLLER://127.0.0.1:{self.controller_port}"]
+        here = "127.0.0.1" if self.advertised == "127.0.0.1" else "0.0.0.0"  # pods come over the bridge
+        listeners = [f"CLIENTS://{here}:{self.port}", f"CONTROLLER://127.0.0.1:{self.controller_port}"]
         advertised = [f"CLIENTS://{self.advertised}:{self.port}"]
         for name, (port, told) in self.doors.items():
             listeners.append(f"{name}://127.0.0.1:{port}")
@@ -132,7 +135,7 @@ class KafkaServer:
             "inter.broker.listener.name": "CLIENTS",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": self.folder / "data",
-            "auto.create.topics.enable": "false",
+            "auto.create.topics.enable": str(self.makes_topics).lower(),
             "offsets.topic.num.partitions": 4,
             "offsets.topic.replication.factor": 1,
             "transaction.state.log.num.partitions": 4,

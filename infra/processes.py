@@ -19,11 +19,17 @@ class DidNotStart(Exception):
     """The server ended, or did not answer in time; the end of its log says why."""
 
 
+_GIVEN = set[int]()
+
+
 def free_port() -> int:
     """Below the range from which the system takes the ports of outgoing connections: until the server binds it, a
-    client beside us could be given one that the system names."""
+    client beside us could be given one that the system names. None is given twice, since until then it seems free."""
     while True:
         port = random.randrange(*OUR_PORTS)
+        if port in _GIVEN:
+            continue
+        _GIVEN.add(port)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

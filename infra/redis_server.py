@@ -43,6 +43,9 @@ class RedisServer:
             self.security.make()
             write_private(self.folder / "redis.conf", self.security.redis_settings(self.port).encode())
             command.append(str(self.folder / "redis.conf"))
+        if self.host != "127.0.0.1":
+            # Its own protection lets nobody in from elsewhere where there is no password, whatever it listens at.
+            command += ["--protected-mode", "no"]
         command += ["--bind", self.host, "--dir", str(self.folder), "--save", ""]
         command += ["--appendonly", "no", "--maxmemory", self.memory, "--maxmemory-policy", self.policy]
         if self.password:

@@ -150,7 +150,7 @@ class _World:
         client = self._log.client()
         loops = {dispatcher_producer(0): dispatcher_loop(plan, 0, [SourcePartition(0, 0), SourcePartition(1, 0)])}
         for unit in self._table.units():
-            start_unit(client, unit, self._table, self._log.bounds(unit_address(unit)).end)
+            start_unit(client, unit, self._table, self._log.written_to(unit_address(unit)))
             loops[joiner_producer(unit)] = joiner_loop(plan, unit)
         self._loops = [
             Running(str(owner), loop, self._counting(owner.tier, self._performer())) for owner, loop in loops.items()

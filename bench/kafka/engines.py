@@ -40,8 +40,8 @@ class Engine(Protocol):
 class Biclique:
     name = "Biclique"
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self._settings = settings or {}
+    def __init__(self, settings: Mapping[str, str] | None = None, lateness: str = "0s") -> None:
+        self._settings, self._lateness = settings or {}, lateness
         self.tiers: Tiers | None = None
 
     @property
@@ -49,7 +49,8 @@ class Biclique:
         return f"{self.name} {version('biclique')}"
 
     def start(self, bed: Bed, name: str, query: Query, within: str = WITHIN) -> None:
-        self.tiers = Tiers(bed, name, manifest(query, name, bed.kafka.bootstrap, within=within), self._settings)
+        written = manifest(query, name, bed.kafka.bootstrap, within=within, lateness=self._lateness)
+        self.tiers = Tiers(bed, name, written, self._settings)
         self.tiers.start()
 
     def alive(self) -> None:

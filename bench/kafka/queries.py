@@ -53,11 +53,13 @@ def manifest(
     within: str = WITHIN,
     output: str = "json",
     condition: str | None = None,
+    lateness: str = "0s",
 ) -> str:
     def kafka(topic: str, format_: str) -> dict[str, Any]:
         return {"bootstrapServers": brokers, "topic": topic, "format": format_}
 
-    sources = [{"name": side, "schema": query.columns, "kafka": kafka(f"{name}-{side}", "json")} for side in SIDES]
+    common = {"schema": query.columns, "eventTime": {"lateness": lateness}}
+    sources = [{"name": side, **common, "kafka": kafka(f"{name}-{side}", "json")} for side in SIDES]
     sql = f"SELECT r.serial AS r_id, s.serial AS s_id FROM r JOIN s ON {condition or query.workload.condition}"
     spec = {
         "sources": sources,
@@ -79,11 +81,7 @@ def lines_of(folder: Path, side: str, shift: int = 0) -> Iterator[bytes]:
             values = table.column(name).to_numpy()
             moved = -1 - values if name == "serial" else values + shift
             table = table.set_column(position, name, [moved])
-    data, ends = json_objects(table)
-    start = 0
-    for end in ends:
-        yield data[start : end - 1]
-        start = end
+    yield from json_objects(table)
 
 
 def data_of(folder: Path, query: Query, rows: int) -> tuple[Path, Path]:

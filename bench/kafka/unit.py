@@ -1,17 +1,22 @@
 """One joiner unit over Kafka and Redis, in this process: what its checkpoints cost, and how fast it replays.
 
-Its partition is filled by dispatchers, in this process too. Then the unit handles it live, without checkpoints and with
-them, each with a log of its own; and a unit that has lost its checkpoint rebuilds its state from the log. CPU time is
-compared, not the clock's: a broker beside it takes its share of the machine in either case, at other moments.
+Its partition is filled by dispatchers, in this process too. Then the unit handles it live, with a checkpoint after so
+many rows each; and a unit that has lost its checkpoint rebuilds its state from the log.
+
+What checkpoints cost is not the difference of two runs, which is a small one of two large numbers: the CPU time between
+the effects of a checkpoint is counted, and that of Redis.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+
+import redis
 
 from bench.data import SIDES
 from bench.kafka.bed import Bed, Burst
@@ -34,12 +39,11 @@ from biclique.ports.redis_store import RedisStore, connected
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.routing.table import RoutingTable
-from biclique.tiers.effects import Commit, Loop, Orders, PublishManifest, Rest
+from biclique.tiers.effects import Commit, Effect, End, Loop, Orders, PublishManifest, PutBlob
 from biclique.tiers.loops import Watch, dispatcher_loop, joiner_loop
 from biclique.tiers.progress import SourcePartition
 
 LIMIT_S = 120.0
-QUIET_RESTS = 50  # so many rests in a row: everything has been handled
 
 _serials = count()
 
@@ -60,41 +64,93 @@ def dispatched(bed: Bed, data: Path, rows: int) -> UnitLog:
     plan = make_plan(compile_manifest(text))
     log = KafkaLog(KafkaSettings(bed.client, name), Wire(plan), Outlets(plan.query))
     control = ControlFolder(bed.scratch / name)
-    found(plan, log, control, SourceTopics(plan.query, dict.fromkeys(range(len(SIDES)), bed.client)), 1, 1)
-    source, burst = BlockSource(text), Burst(bed)
+    found(plan, log, control, SourceTopics(plan.query, dict.fromkeys(range(len(SIDES)), bed.client)), 1)
+    source, burst, written = BlockSource(text), Burst(bed), Counter[int]()
     for partition, value, headers in blocks_of(source, data_of(data, EQUALITY, rows)[0]):
         burst.write_messages(f"{name}.shuffled", partition, [(value, headers)])
+        written[partition] += 1
     burst.show()
     made = UnitLog(plan, log, first_table(plan))
     for number in range(plan.dispatchers):
         parts = [SourcePartition(s, p) for s in range(len(SIDES)) for p in range(PARTITIONS)]
         own = [part for part in parts if dispatcher_of(part, plan.dispatchers) == number]
-        _run(made, dispatcher_loop(plan, number, own), MemoryStore(), until_quiet=True)
+        _dispatch(made, number, own, written[number])
     # Each has signalled last above the other's epochs, so that the units' frontier comes to the end.
     for number in range(plan.dispatchers):
-        _run(made, dispatcher_loop(plan, number, []), MemoryStore(), commits=1)
+        _run(made, dispatcher_loop(plan, number, []), MemoryStore(), until=lambda effect: isinstance(effect, Commit))
     return made
 
 
-def handled(made: UnitLog, store: CheckpointStore, checkpoints: int, of: int) -> float:
-    """CPU seconds in which the unit of the left side comes to the end of its log. `checkpoints`: how many, at equal
-    distances of `of` rows."""
-    watch, due = Watch(), [of * (n + 1) // (checkpoints + 1) for n in range(checkpoints)]
+def _dispatch(made: UnitLog, number: int, partitions: list[SourcePartition], blocks: int) -> None:
+    """`blocks`: all that its partition of shuffled holds, from offset 0 on."""
+    watch = Watch()
+
+    def all_sent(effect: Effect) -> bool:
+        return watch.dispatcher is not None and watch.dispatcher.progress.offset >= blocks
+
+    _run(made, dispatcher_loop(made.plan, number, partitions, watch=watch), MemoryStore(), until=all_sent)
+
+
+@dataclass(frozen=True)
+class Handled:
+    """CPU seconds: of the unit in all, of its checkpoints within it, of Redis for them."""
+
+    unit: float
+    checkpoints: float
+    redis: float
+
+    @property
+    def sealing(self) -> float:
+        return self.checkpoints + self.redis
+
+    @property
+    def share(self) -> float:
+        return self.sealing / (self.unit + self.redis)
+
+
+def handled(bed: Bed, made: UnitLog, checkpoints: int, each: int) -> Handled:
+    """The unit of the left side stores and probes all of its log: so many checkpoints, one after each so many rows."""
+    watch, due = Watch(), [each * (n + 1) for n in range(checkpoints)]
+    server = redis.Redis.from_url(bed.redis.url)
+    sealing = _Sealing()
 
     def orders() -> Orders:
         stored = watch.joiner.counters.stored if watch.joiner else 0
-        return Orders(seal=bool(due) and stored >= due[0])
+        return Orders(seal=len(due) > sealing.published and stored >= due[sealing.published])
 
-    def published() -> None:
-        due.pop(0)
+    def done(effect: Effect) -> bool:
+        sealing.performed(effect)
+        probed = watch.joiner.counters.probed if watch.joiner else 0
+        return probed == checkpoints * each and sealing.published == checkpoints
 
-    unit = made.table.units()[0]
-    began = time.process_time()
-    _run(made, joiner_loop(made.plan, unit, watch=watch), store, orders=orders, published=published, until_quiet=True)
-    spent = time.process_time() - began
-    if due:
-        raise TrialFailed(f"{len(due)} checkpoints of {checkpoints} were not made")
-    return spent
+    store = RedisStore(connected(bed.redis.url), f"unit-{next(_serials)}")
+    loop = joiner_loop(made.plan, made.table.units()[0], watch=watch)
+    redis_before, began = _cpu_of(server), time.process_time()
+    _run(made, loop, store, orders=orders, until=done)
+    spent, redis_spent = time.process_time() - began, _cpu_of(server) - redis_before
+    return Handled(spent, sealing.spent, redis_spent)
+
+
+def _cpu_of(server: redis.Redis) -> float:
+    said = server.info("cpu")
+    return float(said["used_cpu_user"]) + float(said["used_cpu_sys"])
+
+
+@dataclass
+class _Sealing:
+    """What a checkpoint takes of the loop's thread: from the effect before a blob until the blob is put, and the
+    same of the manifest: what makes them lies in between."""
+
+    spent: float = 0.0
+    published: int = 0
+    _ended: float = field(default_factory=time.thread_time)
+
+    def performed(self, effect: Effect) -> None:
+        now = time.thread_time()
+        if isinstance(effect, PutBlob | PublishManifest):
+            self.spent += now - self._ended
+        self.published += isinstance(effect, PublishManifest)
+        self._ended = now
 
 
 def replayed(made: UnitLog) -> tuple[float, int]:
@@ -113,18 +169,12 @@ def replayed(made: UnitLog) -> tuple[float, int]:
     return ended[0] - began, sum(state.rows for state in watch.joiner.states.values())
 
 
-def redis_store(bed: Bed) -> CheckpointStore:
-    return RedisStore(connected(bed.redis.url), f"unit-{next(_serials)}")
-
-
 def _run(
     made: UnitLog,
     loop: Loop,
     store: CheckpointStore,
     orders: Callable[[], Orders] = Orders,
-    published: Callable[[], None] = lambda: None,
-    commits: int | None = None,
-    until_quiet: bool = False,
+    until: Callable[[Effect], bool] = lambda effect: False,
 ) -> None:
     client = made.log.client()
     performer = Performer(
@@ -135,26 +185,17 @@ def _run(
         clock_ms=lambda: time.time_ns() // 1_000_000,
         rest=lambda milliseconds: time.sleep(milliseconds / 1000),
     )
-    deadline, rests = time.monotonic() + LIMIT_S, 0
+    deadline = time.monotonic() + LIMIT_S
     try:
         effect = next(loop)
         while time.monotonic() < deadline:
             answer = performer(effect)
-            if isinstance(effect, PublishManifest):
-                published()
-            if isinstance(effect, Commit):
-                rests = 0
-                if commits is not None:
-                    commits -= 1
-                    if not commits:
-                        return
-            elif isinstance(effect, Rest):
-                rests += 1
-                if until_quiet and rests == QUIET_RESTS:
-                    return
+            if until(effect):
+                return
             effect = loop.send(answer)
         raise TrialFailed(f"a unit was not done after {LIMIT_S:.0f} s")
-    except StopIteration:
-        return
+    except StopIteration as stop:
+        if stop.value is not End.STOPPED:
+            raise TrialFailed(f"a unit ended: {stop.value}") from None
     finally:
         client.close()

@@ -2,11 +2,12 @@
 
 python -m tests.chaos                      every fault, 50 kills, at least 200,000 rows a side: about an hour
 python -m tests.chaos --brief              the few that make test takes
+python -m tests.chaos --keys-first         those on the query that sends keys first: ten minutes
 python -m tests.chaos --join FILE FILE     what several runs wrote with --json, as one
 python -m tests.chaos --only "its Java:joiner" --only "cut off from Kafka:dispatcher"    these, in this order
 
 The same --seed chooses the same faults, victims and moments. --json FILE writes what was found for programs, --write
-FILE the table.
+FILE the table; of --keys-first, its section of the table that is there.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from pathlib import Path
 
 from tests.chaos.brief import BRIEF_SETTING, brief
 from tests.chaos.faults import Durations
-from tests.chaos.report import as_json, document, from_json, summary
+from tests.chaos.keys_first import KEYS_FIRST_RATE, keys_first
+from tests.chaos.report import as_json, document, from_json, summary, with_keys_first
 from tests.chaos.run import Outcome, Setting, play
 from tests.chaos.schedule import Due, named, whole
-from tests.chaos.stage import GROUPED, PAIRS, Shape
+from tests.chaos.stage import GROUPED, KEYS_FIRST, PAIRS, Shape
 
 SHAPES = (PAIRS, GROUPED)
+RATE, ROWS = 250, 200_000  # of a side; a second, and at least
 
 
 def main() -> int:
@@ -34,10 +37,13 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--brief", action="store_true", help="the few that make test takes")
+    parser.add_argument("--keys-first", action="store_true", help="those on the query that sends keys first")
     parser.add_argument("--only", action="append", default=[], metavar="WORDS:VICTIM")
     parser.add_argument("--groups", action="store_true", help="with --only: on the query with groups and a merger")
     parser.add_argument("--repeats", type=int, default=1, help="of every fault on every victim")
-    parser.add_argument("--rate", type=int, default=250, help="rows a second and side")
+    parser.add_argument(
+        "--rate", type=int, default=None, help=f"rows a second and side; {RATE}, with keys first {KEYS_FIRST_RATE}"
+    )
     parser.add_argument("--rows", type=int, default=None, help="of a side at least; 200,000 but for a part of a run")
     parser.add_argument("--no-trim", action="store_true", help="do not trim logs too far at the end")
     parser.add_argument("--join", nargs="+", type=Path, default=[], metavar="FILE")
@@ -48,23 +54,26 @@ def main() -> int:
     if args.json:
         args.json.write_text(as_json(outcomes))
     if args.write:
-        args.write.write_text(document(outcomes))
+        alone = all(outcome.shape == KEYS_FIRST.name for outcome in outcomes)
+        args.write.write_text(with_keys_first(args.write.read_text(), outcomes) if alone else document(outcomes))
     print(summary(outcomes))
     return 1 if any(outcome.wrong for outcome in outcomes) else 0
 
 
 def _run(args: argparse.Namespace) -> list[Outcome]:
-    setting = Setting(args.seed, args.rate, args.rows or 0, Durations(), not args.no_trim)
+    setting = Setting(args.seed, args.rate or RATE, args.rows or 0, Durations(), not args.no_trim)
     if args.brief:
-        setting, due = replace(BRIEF_SETTING, seed=args.seed), {PAIRS.name: brief(args.seed)}
-    elif args.only:
+        return [_played(PAIRS, brief(args.seed), replace(BRIEF_SETTING, seed=args.seed))]
+    if args.only:
         wanted = [tuple(each.rsplit(":", 1)) for each in args.only]
         shape = GROUPED if args.groups else PAIRS
-        due: dict[str, list[Due]] = {shape.name: named(args.seed, shape, wanted)}
-    else:
-        setting = replace(setting, rows=args.rows or 200_000)
-        due = whole(args.seed, SHAPES, args.repeats)
-    return [_played(shape, due[shape.name], setting) for shape in SHAPES if shape.name in due]
+        return [_played(shape, named(args.seed, shape, wanted), setting)]
+    sooner = replace(setting, rate=args.rate or KEYS_FIRST_RATE, rows=args.rows or ROWS, trimmed=False)
+    last = KEYS_FIRST, keys_first(args.seed), sooner
+    if args.keys_first:
+        return [_played(*last)]
+    setting, due = replace(setting, rows=args.rows or ROWS), whole(args.seed, SHAPES, args.repeats)
+    return [*(_played(shape, due[shape.name], setting) for shape in SHAPES), _played(*last)]
 
 
 def _played(shape: Shape, due: list[Due], setting: Setting) -> Outcome:

@@ -86,7 +86,7 @@ def kill_twice(at: Striking) -> str:
 
 
 def kill_driver(at: Striking) -> str:
-    """Only the driver's Python: its Java and its workers find out by themselves."""
+    """Only the driver's Python. What is left of its node goes a moment later, as a pod does (keeper.py)."""
     os.kill(_up(at.stage, at.victim), signal.SIGKILL)
     return ""
 
@@ -136,7 +136,8 @@ def _end_of(zombie: Kept, limit_s: float) -> str:
         zombie.process.wait()
         return f"ran on for {limit_s:.0f} s, then its node went"
     signal_session(zombie.process.pid, signal.SIGKILL)
-    return f"ended by itself with code {code}"
+    fenced = "fenced by a newer instance" in zombie.log.read_text(errors="replace")  # librdkafka's own words
+    return f"ended by itself with code {code}" + (", Kafka refused its commits" if fenced else "")
 
 
 # --- Kafka -----------------------------------------------------------------------------------------------------------

@@ -31,6 +31,33 @@ def workers_of(session: int) -> list[int]:
     return sorted(found.pid for found in of_session(session) if found.parent in daemons)
 
 
+def resident_of(session: int) -> int:
+    """Bytes of memory that they hold together, as a pod would: what several of them share counts once. Anonymous pages
+    are shared by forks of each other alone; of a file that several have mapped, the most that one of them has
+    touched."""
+    anonymous, files = 0, dict[str, int]()
+    for found in of_session(session):
+        mapped, name = dict[str, int](), ""
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{found.pid}/smaps").read_text().splitlines():
+                key, _, rest = line.partition(":")
+                if key == "Rss":
+                    mapped[name] = mapped.get(name, 0) + _bytes(rest)
+                elif key == "Anonymous":
+                    mapped[name] -= _bytes(rest)
+                elif " " in key:  # where it lies, and of which file it is
+                    name = line[73:]
+            rollup = Path(f"/proc/{found.pid}/smaps_rollup").read_text().splitlines()
+            anonymous += sum(_bytes(line.partition(":")[2]) for line in rollup if line.startswith("Pss_Anon:"))
+        for name, size in mapped.items():
+            files[name] = max(files.get(name, 0), size)
+    return anonymous + sum(files.values())
+
+
+def _bytes(text: str) -> int:
+    return int(text.split()[0]) << 10
+
+
 def signal_session(session: int, number: signal.Signals) -> None:
     """All of them, as a node that goes dark or stands still."""
     for found in of_session(session):

@@ -29,6 +29,7 @@ class Relay:
     def __init__(self, port: int, target: int) -> None:
         self.port, self._target = port, target
         self._requests, self._answers = threading.Event(), threading.Event()
+        self._deafened: list[threading.Event] = []
         self._sockets: set[socket.socket] = set()
         self.heal()
         self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
@@ -44,8 +45,21 @@ class Relay:
         self._requests.set()
         self._answers.set()
 
+    def deafen(self) -> None:
+        """Connections that are open now get no answer any more, and nobody learns of it; new ones are as ever."""
+        self._answers.clear()
+        self._deafened.append(self._answers)
+        self._answers = threading.Event()
+        self._answers.set()
+
+    def hear(self) -> None:
+        """What those that were deafened would have been told arrives, late."""
+        for gate in self._deafened:
+            gate.set()
+
     def close(self) -> None:
         self.heal()
+        self.hear()
         for each in (self._listener, *list(self._sockets)):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

@@ -8,6 +8,7 @@ must stop with a sentence, and what was read must stay a part of the truth.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import Counter
@@ -17,15 +18,16 @@ from pathlib import Path
 
 from tests.chaos.faults import Durations, Striking
 from tests.chaos.flow import Flow
+from tests.chaos.judging import beyond, difference, judge
 from tests.chaos.reader import Reader
 from tests.chaos.schedule import Due
-from tests.chaos.set_aside import set_aside
 from tests.chaos.stage import GROUPED, Shape, Stage
 from tests.chaos.trimmed import Stopped, trim_too_far
-from tests.chaos.truth import SIDES, Given
+from tests.chaos.truth import SIDES
 
-START_LIMIT_S, RECOVERY_LIMIT_S, END_LIMIT_S = 300.0, 180.0, 240.0
+START_LIMIT_S, RECOVERY_LIMIT_S = 300.0, 180.0
 KEYS = 50_000
+SETTLE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Struck:
-    """`recovered_s`: from the end of the fault until results of rows that were made after it; None: not in time."""
+    """`after`: when it was over and recovered from. `recovered_s`: from its end until results of rows that were made
+    after it; None: not in time."""
 
     fault: str
     victim: str
@@ -52,7 +55,8 @@ class Struck:
 
 @dataclass
 class Outcome:
-    """`wrong`: promises that were broken, each a sentence. `restarts`: tiers that ended, by tier and code."""
+    """`wrong`: promises that were broken, each a sentence. `restarts`: tiers that ended, by tier and code. `load`: the
+    most that the machine had to do, over a minute: who recovers shares its cores with it."""
 
     shape: str
     seed: int
@@ -65,6 +69,7 @@ class Outcome:
     late: int = 0
     dead: int = 0
     seconds: float = 0.0
+    load: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -88,14 +93,20 @@ def play(
     try:
         _strike_all(stage, flow, reader, due, setting, outcome, say)
         if not outcome.wrong:
-            _judge(stage, flow, reader, outcome, say)
+            judged = judge(flow, reader, stage.kafka.bootstrap, stage.name, say)
+            outcome.wrong += judged.wrong
+            outcome.rows, outcome.results = dict(flow.sent), reader.read
+            outcome.late, outcome.dead = judged.late, judged.dead
         if not outcome.wrong and setting.trimmed:
-            outcome.stopped = trim_too_far(stage, flow, say)
+            outcome.stopped = trim_too_far(stage, flow, "shuffler" if shape is GROUPED else "dispatcher", say)
             outcome.wrong += [said for stopped in outcome.stopped if (said := stopped.wrong())]
-            outcome.wrong += _beyond(reader, flow.given)
+            outcome.wrong += beyond(reader, flow.given)
         if not setting.trimmed:
             codes = stage.stop()
             outcome.wrong += [f"{tier}, asked to stop, ended with code {code}" for tier, code in codes.items() if code]
+            if not outcome.wrong:
+                time.sleep(SETTLE_S)  # what the tiers wrote last is read, too
+                outcome.wrong += [*reader.wrong, *difference(reader, flow.given)]
     except BaseException:
         say(_last_words(stage))
         raise
@@ -120,7 +131,7 @@ def _strike_all(
     outcome: Outcome,
     say: Callable[[str], None],
 ) -> None:
-    for tier in stage.shape.tiers:
+    for tier in stage.shape.processes:
         stage.keeper.keep(tier)
     if not reader.wait_for(100, START_LIMIT_S):
         outcome.wrong.append(f"no results within {START_LIMIT_S:.0f} s of the start")
@@ -129,12 +140,13 @@ def _strike_all(
     rng = random.Random(f"{setting.seed}/{stage.shape.name}/faults")
     for number, each in enumerate(due, 1):
         time.sleep(each.after_s)
-        before, began, known = _place(flow, reader), time.monotonic(), len(stage.keeper.ended)
+        before, began, known = place_of(flow, reader), time.monotonic(), len(stage.keeper.ended)
         note = each.fault.strike(Striking(stage, each.victim, rng, setting.durations))
-        seconds, after = time.monotonic() - began, _place(flow, reader)
+        seconds = time.monotonic() - began
         recovered_s = _recovered(flow, reader)
-        struck = Struck(each.fault.name, each.victim, before, after, seconds, recovered_s, note)
+        struck = Struck(each.fault.name, each.victim, before, place_of(flow, reader), seconds, recovered_s, note)
         outcome.struck.append(struck)
+        outcome.load = max(outcome.load, os.getloadavg()[0])
         say(f"{number} of {len(due)}: {told(struck)}")
         for ended in stage.keeper.ended[known:]:
             if ended.code >= 0:
@@ -157,7 +169,7 @@ def told(struck: Struck) -> str:
     )
 
 
-def _place(flow: Flow, reader: Reader) -> Place:
+def place_of(flow: Flow, reader: Reader) -> Place:
     return Place(flow.acknowledged["r"], flow.acknowledged["s"], reader.read)
 
 
@@ -171,57 +183,6 @@ def _recovered(flow: Flow, reader: Reader) -> float | None:
     return time.monotonic() - began
 
 
-# --- judging ---------------------------------------------------------------------------------------------------------
-
-
-def _judge(stage: Stage, flow: Flow, reader: Reader, outcome: Outcome, say: Callable[[str], None]) -> None:
-    flow.pause()
-    given = flow.given
-    say(f"the input rests at {flow.sent['r']:,} and {flow.sent['s']:,} rows; judging")
-    difference = _difference(reader, given)
-    deadline, seen = time.monotonic() + END_LIMIT_S, -1
-    while difference and time.monotonic() < deadline:
-        time.sleep(5)
-        if reader.read == seen and time.monotonic() > deadline - END_LIMIT_S + 60:
-            break  # a minute, and nothing more comes
-        seen, difference = reader.read, _difference(reader, given)
-    outcome.wrong += [*reader.wrong, *difference]
-    found_late, found_dead = set_aside(stage)
-    wanted_late = Counter((side, number) for side in SIDES for number in given.late[side])
-    wanted_dead = Counter(given.dead)
-    outcome.wrong += compared("late rows", found_late, wanted_late) + compared("dead rows", found_dead, wanted_dead)
-    say(f"judged: {len(outcome.wrong)} promises broken")
-    outcome.rows, outcome.results = dict(flow.sent), reader.read
-    outcome.late, outcome.dead = found_late.total(), found_dead.total()
-
-
-def _difference(reader: Reader, given: Given) -> list[str]:
-    pairs, found = reader.so_far()
-    if not reader.by_groups:
-        return compared("pairs", pairs, given.pairs())
-    wanted = given.groups()
-    wrong = {group for group in wanted.keys() | found.keys() if wanted.get(group) != found.get(group)}
-    return [f"group {group}: {found.get(group)}, and {wanted.get(group)} is right" for group in sorted(wrong)[:3]]
-
-
-def _beyond(reader: Reader, given: Given) -> list[str]:
-    """What was read and is not true: nothing, also where a tier has stopped."""
-    pairs, groups = reader.so_far()
-    if reader.by_groups:
-        wanted = given.groups()
-        beyond = [group for group, found in groups.items() if found[0] > wanted.get(group, (0, 0))[0]]
-        return [*reader.wrong, *(f"group {group} counts pairs that are none" for group in beyond[:3])]
-    return [*reader.wrong, *(f"pair {pair} is none" for pair in list(pairs - given.pairs())[:3])]
-
-
-def compared(what: str, found: Counter, wanted: Counter) -> list[str]:  # type: ignore[type-arg]
-    said = []
-    for word, wrong in (("missing", wanted - found), ("too many", found - wanted)):
-        if wrong:
-            said.append(f"{wrong.total():,} {what} {word} of {wanted.total():,}, first: {sorted(wrong)[:5]}")
-    return said
-
-
 def _last_words(stage: Stage) -> str:
-    logs = [f"--- {tier}\n{stage.keeper.log_of(tier)[-3000:]}" for tier in stage.shape.tiers]
+    logs = [f"--- {tier}\n{stage.keeper.log_of(tier)[-3000:]}" for tier in stage.shape.processes]
     return "\n".join(logs)

@@ -42,7 +42,7 @@ spec:
       kafka: {{bootstrapServers: "{brokers}", topic: {name}-s, format: json}}
   sql: "SELECT {items} FROM r JOIN s ON r.k = s.k WITHIN {window} SECONDS{grouping}"
   topics: {{partitions: 2}}
-  plan: {{subgroups: {{r: 1, s: 1}}}}
+  plan: {{transport: {transport}, subgroups: {{r: 1, s: 1}}}}
   output: {{kafka: {{bootstrapServers: "{brokers}", topic: {name}-out, format: json}}}}
 """
 
@@ -56,6 +56,17 @@ class Shape:
     tiers: tuple[str, ...]
     items: str
     grouping: str = ""
+    transport: str = "auto"
+    apart: bool = False
+
+    @property
+    def processes(self) -> dict[str, tuple[str, ...]]:
+        """Each with the words of its command. `apart`: joiners of each side have a driver of their own, so what strikes
+        `joiner` strikes one unit, and its sibling goes on."""
+        words = {tier: (tier,) for tier in self.tiers}
+        if self.apart:
+            words["joiner"], words["sibling"] = ("joiner", "--subgroup", "0L0"), ("joiner", "--subgroup", "0R0")
+        return words
 
 
 PAIRS = Shape("pairs", ("shuffler", "dispatcher", "joiner"), "r.v AS rv, s.v AS sv")
@@ -65,7 +76,36 @@ GROUPED = Shape(
     "s.g AS g, COUNT(*) AS n, SUM(r.v) AS total, MAX(r.v) AS rv, MAX(s.v) AS sv",
     " GROUP BY s.g",
 )
+KEYS_FIRST = Shape("keys-first", PAIRS.tiers, PAIRS.items, transport="semijoin", apart=True)
 WITH_REDIS = ("joiner", "merger")  # dispatchers have no checkpoints
+
+
+def manifest_of(shape: Shape, name: str, brokers: str, more: str = "") -> str:
+    """`more`: of the specification, as lines of their own."""
+    written = MANIFEST.format(
+        name=name,
+        brokers=brokers,
+        lateness=LATENESS_S,
+        window=WINDOW_S,
+        items=shape.items,
+        grouping=shape.grouping,
+        transport=shape.transport,
+    )
+    return written + more
+
+
+def make_topics(admin: AdminClient, name: str) -> None:
+    """A person's own: both inputs and the output."""
+    topics = [NewTopic(f"{name}-{suffix}", count, 1) for suffix, count in (("r", 2), ("s", 1), ("out", 1))]
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+
+
+def partitions_of(admin: AdminClient, beginning: str) -> list[TopicPartition]:
+    """Of all topics whose names begin so."""
+    known = admin.list_topics(timeout=30).topics
+    names = sorted(name for name in known if name.startswith(beginning))
+    return [TopicPartition(name, number) for name in names for number in sorted(known[name].partitions)]
 
 
 class Stage:
@@ -74,30 +114,19 @@ class Stage:
         self.to_kafka: dict[str, Relay] = {}
         self.to_redis: dict[str, Relay] = {}
         doors = {}
-        for tier in shape.tiers:
+        for tier in shape.processes:
             doors[tier.upper()] = processes.free_port(), processes.free_port()
             self.to_kafka[tier] = Relay(doors[tier.upper()][1], doors[tier.upper()][0])
         self.kafka = KafkaServer(folder / "kafka", processes.free_port(), processes.free_port(), doors=doors)
         self.redis = RedisServer(folder / "redis", processes.free_port())
-        for tier in shape.tiers:
+        for tier in shape.processes:
             self.to_redis[tier] = Relay(processes.free_port(), self.redis.port)
         self.broker = self.kafka.start()
         self.checkpoints = self.redis.start()
         self._control, self._manifest = folder / "control", folder / "query.yaml"
-        self._manifest.write_text(
-            MANIFEST.format(
-                name=self.name,
-                brokers=self.kafka.bootstrap,
-                lateness=LATENESS_S,
-                window=WINDOW_S,
-                items=shape.items,
-                grouping=shape.grouping,
-            )
-        )
+        self._manifest.write_text(manifest_of(shape, self.name, self.kafka.bootstrap))
         self.admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap, "log_level": 2})
-        topics = [NewTopic(f"{self.name}-{suffix}", count, 1) for suffix, count in (("r", 2), ("s", 1), ("out", 1))]
-        for future in self.admin.create_topics(topics).values():
-            future.result(30)
+        make_topics(self.admin, self.name)
         logs = folder / "logs"
         logs.mkdir()
         self.keeper = Keeper(self._start, logs)
@@ -116,9 +145,7 @@ class Stage:
         self.checkpoints = self.redis.start()
 
     def topics(self, beginning: str) -> list[TopicPartition]:
-        known = self.admin.list_topics(timeout=30).topics
-        names = sorted(name for name in known if name.startswith(f"{self.name}{beginning}"))
-        return [TopicPartition(name, number) for name in names for number in sorted(known[name].partitions)]
+        return partitions_of(self.admin, f"{self.name}{beginning}")
 
     def delete_records(self, places: list[TopicPartition]) -> None:
         """All that these partitions hold now."""
@@ -149,7 +176,7 @@ class Stage:
         }
         with log.open("ab") as output:
             return subprocess.Popen(
-                [BICLIQUE, "tier", tier, self._manifest],
+                [BICLIQUE, "tier", *self.shape.processes[tier], self._manifest],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -31,16 +31,22 @@ class Stopped:
         return None
 
 
-def trim_too_far(stage: Stage, flow: Flow, say: Callable[[str], None]) -> list[Stopped]:
-    """One tier after the other, from the end of the way to its beginning."""
+TRIMMED = {
+    "joiner": ((".0L0", ".0R0"), ("trimmed too far", "restore the topic")),
+    "dispatcher": ((".shuffled",), ("trimmed too far", "restore the topic")),
+    "shuffler": (("-r", "-s"), ("retention", "keep the topic longer")),
+}
+
+
+def trim_too_far(stage: Stage, flow: Flow, second: str, say: Callable[[str], None]) -> list[Stopped]:
+    """The joiner, then the `second`. Not both others in one run: behind a dispatcher that has stopped for good the
+    shuffler cannot know what is lost of its sources, and waits; and without a shuffler a dispatcher has nothing
+    to lose."""
     flow.resume()
     time.sleep(DOWN_S)
     found = []
-    for tier, topics, words in (
-        ("joiner", (".0L0", ".0R0"), ("trimmed too far", "restore the topic")),
-        ("dispatcher", (".shuffled",), ("trimmed too far", "restore the topic")),
-        ("shuffler", ("-r", "-s"), ("retention", "keep the topic longer")),
-    ):
+    for tier in ("joiner", second):
+        topics, words = TRIMMED[tier]
         stage.keeper.hold(tier)
         time.sleep(DOWN_S)
         places = [place for topic in topics for place in stage.topics(topic) if not place.topic.endswith(".progress")]

@@ -10,10 +10,12 @@ import redis
 
 from biclique.ports.checkpoints import KEPT, CheckpointStore
 from biclique.ports.folder import FolderStore
+from biclique.ports.folder_objects import FolderObjects
 from biclique.ports.memory import MemoryStore
+from biclique.ports.object_store import ObjectStore
 from biclique.ports.patient_store import PatientStore
 from biclique.ports.redis_store import RedisStore
-from biclique.ports.s3_store import S3Store
+from biclique.ports.s3_objects import S3Objects
 from biclique.routing.table import Move, Subgroup, UnitId
 from biclique.tiers.effects import BlobsLost, Publication
 from biclique.tiers.messages import Producer
@@ -55,10 +57,14 @@ def redis_keys(request: pytest.FixtureRequest) -> CheckpointStore:
 def s3_bucket(request: pytest.FixtureRequest) -> CheckpointStore:
     client, bucket = request.getfixturevalue("s3_client"), str(uuid.uuid4())
     client.create_bucket(Bucket=bucket)
-    return S3Store(client, bucket, "checkpoints")
+    return ObjectStore(S3Objects(client, bucket), "checkpoints")
 
 
-STORES = [memory, folder, faulty_without_faults, redis_keys, redis_patiently, s3_bucket]
+def volume(request: pytest.FixtureRequest) -> CheckpointStore:
+    return ObjectStore(FolderObjects(request.getfixturevalue("tmp_path") / "volume"), "q@topic-1")
+
+
+STORES = [memory, folder, faulty_without_faults, redis_keys, redis_patiently, s3_bucket, volume]
 
 
 @pytest.fixture(params=STORES, ids=lambda make: make.__name__)

@@ -44,6 +44,7 @@ def test_an_open_transaction_blocks_readers_of_its_partitions_also_for_others() 
     assert other.commit(Commit(OTHER, OTHER, ((HERE, note(2)),), DispatcherProgress())) is Outcome.COMMITTED
     assert seen(log, HERE) == []
     assert log.client().read(HERE, 0, 9).end == 0
+    assert (log.bounds(HERE).end, log.written_to(HERE)) == (0, 3)
     assert one.end() is Outcome.COMMITTED
     assert seen(log, HERE) == [1, 2]
 

@@ -11,35 +11,26 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Producer as TransactionalProducer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from biclique.core.rows import Vector
 from biclique.plan.make import make_plan
-from biclique.ports.kafka_log import KafkaLog, KafkaSettings, TooLarge
+from biclique.ports.kafka_admin import partitions_of
+from biclique.ports.kafka_log import PROGRESS, KafkaLog, KafkaSettings, TooLarge, topic_of
 from biclique.ports.kafka_reading import LostRecords
 from biclique.ports.outlets import Outlets
-from biclique.ports.refusals import UnfitTopic
+from biclique.ports.refusals import UnfitTopic, Unreachable
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.tiers.effects import Commit, Outcome
-from biclique.tiers.messages import Address, Producer, Results, SourceBlock, Topic
+from biclique.tiers.messages import Address, Producer, Results, Signal, SourceBlock, Topic
 from biclique.tiers.progress import JoinerProgress
 from infra.kafka_server import KafkaServer
+from tests.unit.tiers.on_topics import on_topics
 
-MANIFEST = """
-apiVersion: biclique.dev/v1alpha1
-kind: JoinQuery
-metadata: {{name: out}}
-spec:
-  sources:
-    - {{name: r, schema: "k INT, s STRING", kafka: {{bootstrapServers: "b:1", topic: r, format: json}}}}
-    - {{name: s, schema: "k INT", kafka: {{bootstrapServers: "b:1", topic: s, format: json}}}}
-  sql: "SELECT {sql}"
-  delivery: {delivery}
-  output: {{kafka: {{bootstrapServers: "b:1", topic: {topic}, format: {format}}}}}
-"""
-ROWS = "r.s FROM r JOIN s ON r.k = s.k"
+ROWS = "SELECT r.s FROM r JOIN s ON r.k = s.k"
 UNIT, SHUFFLED, OUTPUT = Producer("joiner", "0L0.0"), Address(Topic.SHUFFLED, 0), Address(Topic.OUTPUT, "0L0.0")
 
 
@@ -55,26 +46,32 @@ class Kafka:
         for future in self.admin.delete_topics(topics).values() if topics else ():
             future.result(30)
 
-    def topic(self, name: str, **settings: str) -> str:
+    def topic(self, name: str, partitions: int = 1, **settings: str) -> str:
         made = {key.replace("_", "."): value for key, value in settings.items()}
-        topic = NewTopic(f"{self.prefix}.{name}", 1, 1, config=made)
+        topic = NewTopic(f"{self.prefix}.{name}", partitions, 1, config=made)
         self.admin.create_topics([topic])[topic.topic].result(30)
         return topic.topic
 
     def log(
-        self, topic: str, delivery: str = "exactlyOnce", shape: str = "json", read_bytes: int = 1 << 20
+        self,
+        topic: str,
+        delivery: str = "exactlyOnce",
+        shape: str = "json",
+        read_bytes: int = 1 << 20,
+        sql: str = ROWS,
     ) -> KafkaLog:
-        manifest = MANIFEST.format(sql=ROWS, delivery=delivery, topic=topic, format=shape)
+        out = f"topic: {topic}, format: {shape}"
+        manifest = on_topics(sql, f"delivery: {delivery}", r="k INT, s STRING", out=out)
         plan = make_plan(compile_manifest(manifest))
         settings = KafkaSettings(self.client, self.prefix, patience_s=0.2, read_bytes=read_bytes)
         return KafkaLog(settings, Wire(plan), Outlets(plan.query))
 
-    def read(self, topic: str, isolation: str = "read_committed") -> list[tuple[str | None, bytes]]:
+    def read(self, topic: str, isolation: str = "read_committed", partition: int = 0) -> list[tuple[str | None, bytes]]:
         consumer = Consumer(
             {**self.client, "group.id": "r", "isolation.level": isolation, "enable.partition.eof": True}
         )
         try:
-            consumer.assign([TopicPartition(topic, 0, 0)])
+            consumer.assign([TopicPartition(topic, partition, 0)])
             found = []
             while True:
                 (message,) = consumer.consume(1, 30)
@@ -173,6 +170,32 @@ def test_arrow_results_bring_their_ids_and_each_message_fits_a_topic_of_default_
     client.close()
 
 
+@pytest.mark.parametrize("shape", ["json", "arrow"])
+def test_rows_of_a_group_are_in_order_in_one_partition_of_many(kafka: Kafka, shape: str) -> None:
+    """Each stands until the next; a reader sees no order between partitions."""
+    topic = kafka.topic(f"groups-{shape}", partitions=8)
+    client = kafka.log(
+        topic, shape=shape, sql="SELECT r.s, COUNT(*) AS n FROM r JOIN s ON r.k = s.k GROUP BY r.s"
+    ).client()
+    client.fence(UNIT)
+    ids = np.arange(5, dtype=np.uint64)
+    for count in range(1, 21):
+        columns = (Vector(pa.array(list("abcde"))), Vector(np.full(5, count, np.int64)))
+        record = Results(columns, ids, ids, np.zeros(5, np.int64))
+        assert client.commit(commit_of(record, count)) is Outcome.COMMITTED
+    counts: dict[str, list[int]] = {}
+    for partition in range(8):
+        here: dict[str, list[int]] = {}
+        for _, value in kafka.read(topic, partition=partition):
+            rows = [json.loads(value)] if shape == "json" else pa.ipc.open_stream(value).read_all().to_pylist()
+            for row in rows:
+                here.setdefault(row["s"], []).append(row["n"])
+        assert not here.keys() & counts.keys()
+        counts |= here
+    assert counts == {group: list(range(1, 21)) for group in "abcde"}
+    client.close()
+
+
 def test_at_least_once_results_are_seen_before_the_commit_and_repeated_under_the_same_ids(kafka: Kafka) -> None:
     topic = kafka.topic("repeated")
     log = kafka.log(topic, delivery="atLeastOnce")
@@ -206,14 +229,87 @@ def test_a_partition_that_was_made_anew_is_a_loud_stop(kafka: Kafka, monkeypatch
     reader.close()
 
 
+def test_a_fence_shows_what_was_committed_behind_the_open_transaction_of_another_owner(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("biclique.ports.kafka_reading.SECONDS", 3.0)
+    trimming = TransactionalProducer({**kafka.client, "transactional.id": f"{kafka.prefix}-trimming"})
+    trimming.init_transactions(30)
+    trimming.begin_transaction()
+    trimming.produce(f"{kafka.prefix}.0L0.progress", b"{}", key=b"trimmer unit/0L0.0", partition=0)
+    assert trimming.flush(30) == 0
+    log = kafka.log("nowhere")
+    first, second = log.client(), log.client()
+    first.fence(UNIT)
+    assert first.commit(commit_of(None, 7)) is Outcome.COMMITTED
+    assert log.end_of(f"{kafka.prefix}.0L0.progress", 0) > 1
+    second.fence(UNIT)
+    with pytest.raises(
+        Unreachable, match=r"the progress of joiner 0L0.0 in .* stands behind a transaction of somebody"
+    ):
+        second.read_progress(UNIT)
+    trimming.abort_transaction(30)
+    assert second.read_progress(UNIT) == JoinerProgress(0, 7)
+    first.close()
+    second.close()
+
+
+def test_what_a_fence_aborts_takes_offsets_and_is_never_read(kafka: Kafka) -> None:
+    """As the simulator's log has it: a dead unit's open transaction, its successor's, and a reader of both places."""
+    log = kafka.log("out")
+    unit = Address(Topic.UNIT, "0L0.0")
+    dead = TransactionalProducer({**kafka.client, "transactional.id": f"{kafka.prefix}-{UNIT.tier}-{UNIT.name}"})
+    dead.init_transactions(30)
+    dead.begin_transaction()
+    topic, partition = topic_of(kafka.prefix, unit)
+    dead.produce(topic, b"never", partition=partition)
+    dead.produce(topic + PROGRESS, b"{}", key=str(UNIT), partition=partition)
+    assert dead.flush(30) == 0
+    assert (log.bounds(unit).end, log.written_to(unit)) == (0, 1), "it hides itself and what comes behind it"
+    client = log.client()
+    client.fence(UNIT)
+    assert client.read_progress(UNIT) is None
+    said = Signal(Producer("dispatcher", "0"), 1, 2, False, 0, 0, carried=True)
+    assert client.commit(Commit(UNIT, UNIT, ((unit, said),), JoinerProgress(0, 1))) is Outcome.COMMITTED
+    assert client.read_progress(UNIT) == JoinerProgress(0, 1)
+    deadline = time.monotonic() + 30
+    while not (found := log.client().read(unit, 0, 9)).records:
+        assert time.monotonic() < deadline
+    assert found.records == ((2, said),), "behind the record and the marker of what was aborted"
+    with pytest.raises(KafkaException):
+        dead.commit_transaction(30)
+    client.close()
+
+
+def test_a_topic_that_is_made_anew_is_another_one(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("biclique.ports.kafka_admin.HEARD_OF_S", 0.5)
+    topic = kafka.topic("shuffled")
+    first = kafka.log("nowhere").identity(SHUFFLED)
+    assert kafka.log("nowhere").identity(SHUFFLED) == first
+    kafka.admin.delete_topics([topic])[topic].result(30)
+    deadline = time.monotonic() + 30
+    while topic in kafka.admin.list_topics(timeout=30).topics:
+        assert time.monotonic() < deadline
+    kafka.topic("shuffled")
+    assert kafka.log("nowhere").identity(SHUFFLED) != first
+    with pytest.raises(UnfitTopic, match=r"looking at topic .*signals: the topic or partition does not exist"):
+        kafka.log("nowhere").identity(Address(Topic.SIGNALS, 0))
+
+
 def test_a_missing_topic_is_named(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("biclique.ports.kafka_reading.SECONDS", 1.0)
-    log = kafka.log("nowhere")
     with pytest.raises(UnfitTopic, match=r"looking for topic absent: the topic or partition does not exist"):
-        log.partitions("absent")
-    reader = log.client()
+        partitions_of(kafka.admin, "absent", "looking for topic absent")
+    reader = kafka.log("nowhere").client()
+
+    def read_on() -> None:
+        """One whose first question was answered late is asked again."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            assert reader.read(SHUFFLED, 0, 10).records == ()
+
     with pytest.raises(
         UnfitTopic, match=r"reading partition 0 of topic .*shuffled: the topic or partition does not exist"
     ):
-        reader.read(SHUFFLED, 0, 10)
+        read_on()
     reader.close()

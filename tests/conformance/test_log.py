@@ -203,6 +203,16 @@ def test_two_producers_write_side_by_side(bench: Bench) -> None:
     assert [n for n in found if n >= 100] == [100, 101, 102, 103, 104]
 
 
+def test_what_was_committed_is_below_the_end_of_what_is_written_before_it_can_be_read(bench: Bench) -> None:
+    """Where the part of a partition begins that a new generation of a unit reads: behind all of the older ones."""
+    for number in range(3):
+        writer(bench).commit(request_of((HERE, note(number))))
+        lower = bench.log.written_to(HERE)
+        bench.settle()
+        assert len(all_of(bench, HERE)) == number + 1
+        assert bench.log.client().read(HERE, lower, 10).records == ()
+
+
 def test_trimmed_records_are_gone_and_the_rest_keep_their_offsets(bench: Bench) -> None:
     bench.log.append(SHUFFLED, [note(n) for n in range(6)])
     bench.log.trim(SHUFFLED, 4)

@@ -31,27 +31,16 @@ from biclique.tiers.messages import Address, Results, Topic
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
 from biclique.tiers.shuffler import Shuffler
 from infra.kafka_server import KafkaServer
+from tests.unit.tiers.on_topics import on_topics
 
-MANIFEST = """
-apiVersion: biclique.dev/v1alpha1
-kind: JoinQuery
-metadata: {name: q}
-spec:
-  sources:
-    - {name: r, schema: "k BIGINT, t STRING", kafka: {bootstrapServers: "b:1", topic: r, format: json}}
-    - {name: s, schema: "k BIGINT, t STRING", kafka: {bootstrapServers: "b:1", topic: s, format: json}}
-  sql: "SELECT r.t, s.t AS u FROM r JOIN s ON r.k = s.k WITHIN 1 HOURS"
-  plan: {transport: TRANSPORT}
-  joiners: {replicas: 2}
-  topics: {partitions: 1}
-  output: {kafka: {bootstrapServers: "b:1", topic: out, format: json}}
-"""
+SQL, SCHEMA = "SELECT r.t, s.t AS u FROM r JOIN s ON r.k = s.k WITHIN 1 HOURS", "k BIGINT, t STRING"
 BLOCKS, ROWS, SECONDS = 12, 20, 90.0
 
 
 def joined(server: KafkaServer, transport: str, cache: int) -> tuple[Counter[tuple[str, str]], int]:
     """The pairs, and how many records of shuffled the units have read."""
-    plan = make_plan(compile_manifest(MANIFEST.replace("TRANSPORT", transport)))
+    more = f"plan: {{transport: {transport}}}", "joiners: {replicas: 2}", "topics: {partitions: 1}"
+    plan = make_plan(compile_manifest(on_topics(SQL, *more, r=SCHEMA, s=SCHEMA)))
     client, prefix = {"bootstrap.servers": server.bootstrap}, f"payload-{uuid.uuid4()}"
     ensure_topics(client, topics_of(plan, prefix, 2), 1)
     log, table = KafkaLog(KafkaSettings(client, prefix), Wire(plan)), first_table(plan)
@@ -136,6 +125,7 @@ def _driver(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_payload_is_fetched_and_the_results_are_those_of_whole_tuples(kafka_server: KafkaServer) -> None:
     wanted = _pairs()
     whole, nothing = joined(kafka_server, "tuples", 0)

@@ -48,7 +48,7 @@ class OwnRedis:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[OwnRedis]:
+def own(tmp_path: Path, redis_program: None) -> Iterator[OwnRedis]:
     made = OwnRedis(tmp_path / "redis")
     yield made
     made.admin.close()

@@ -57,7 +57,7 @@ def test_a_query_is_founded_by_a_user_with_a_password(
     for future in admin.create_topics([NewTopic(f"{around.prefix}-{side}", 1, 1) for side in "rs"]).values():
         future.result(30)
     log, control = KafkaLog(kafka_settings(around), Wire(made)), ControlFolder(tmp_path)
-    found(made, log, control, source_topics(around, made.query), 1, 2)
+    found(made, log, control, source_topics(around, made.query), 2)
     assert control.table(None) == first_table(made)
     client = log.client()
     assert client.read_progress(dispatcher_producer(0)) == DispatcherProgress()

@@ -22,7 +22,7 @@ OWNER = Producer("joiner", "0L0.0")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+def server(tmp_path_factory: pytest.TempPathFactory, redis_program: None) -> Iterator[RedisServer]:
     folder = tmp_path_factory.mktemp("secure")
     made = RedisServer(folder / "redis", processes.free_port(), security=Security(folder))
     process = made.start()

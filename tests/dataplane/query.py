@@ -10,9 +10,10 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -20,7 +21,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from infra.jars import CONNECTOR, jars_of
 from infra.kafka_server import KafkaServer
 from infra.redis_server import RedisServer
+from tests.dataplane.topics import committed
 
+ReadT = TypeVar("ReadT")
 BICLIQUE = Path(sys.executable).with_name("biclique")
 MANIFEST = """\
 apiVersion: biclique.dev/v1alpha1
@@ -41,6 +44,11 @@ spec:
 """
 
 
+def keys_first(template: str) -> str:
+    """With keys sent first and payload on a match. Results are the same, so tests of other things take it by turns."""
+    return template.replace("plan: {{", "plan: {{transport: semijoin, ")
+
+
 @dataclass
 class KafkaQuery:
     kafka: KafkaServer
@@ -50,10 +58,11 @@ class KafkaQuery:
     subgroups: int = 1
     template: str = MANIFEST
     name: str = field(default_factory=lambda: f"q{uuid.uuid4().hex[:8]}")
+    control: str = ""  # the control port; empty: a folder beside the manifest
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.client = self.kafka.client
+        self.client, self.made_ms = self.kafka.client, time.time_ns() // 1_000_000
         self.manifest = self.folder / "query.yaml"
         self.manifest.write_text(
             self.template.format(
@@ -68,12 +77,22 @@ class KafkaQuery:
 
     # --- in ----------------------------------------------------------------------------------------------------------
 
-    def produce(self, side: str, value: bytes, headers: dict[str, str | bytes | None] | None = None) -> None:
-        self.producer.produce(f"{self.name}-{side}", value, headers=headers)
+    def produce(
+        self,
+        side: str,
+        value: bytes,
+        headers: dict[str, str | bytes | None] | None = None,
+        partition: int = -1,
+        time_ms: int = 0,
+    ) -> None:
+        """Without a partition the producer chooses one. Without a time all records have the same: tests pause, and of
+        partitions that were idle for some seconds what another overtakes would be late."""
+        time_ms = time_ms or self.made_ms
+        self.producer.produce(f"{self.name}-{side}", value, headers=headers, partition=partition, timestamp=time_ms)
 
-    def produce_rows(self, side: str, keys: list[int], first: int) -> None:
+    def produce_rows(self, side: str, keys: list[int], first: int, time_ms: int = 0) -> None:
         for number, key in enumerate(keys, first):
-            self.produce(side, b'{"k": %d, "v": %d}' % (key, number))
+            self.produce(side, b'{"k": %d, "v": %d}' % (key, number), time_ms=time_ms)
         assert self.producer.flush(30) == 0
 
     def add_partitions(self, side: str, count: int) -> None:
@@ -97,11 +116,12 @@ class KafkaQuery:
 
     # --- tiers -------------------------------------------------------------------------------------------------------
 
-    def start(self, tier: str) -> None:
+    def start(self, tier: str, **settings: str) -> None:
         environment = {
             **os.environ,
+            **settings,
             "BICLIQUE_REDIS": self.redis.url,
-            "BICLIQUE_CONTROL": str(self.folder / "control"),
+            "BICLIQUE_CONTROL": self.control or str(self.folder / "control"),
             "BICLIQUE_JARS": str(jars_of(CONNECTOR)),
             "BICLIQUE_SECRETS": str(self.kafka.security.secrets) if self.kafka.security else "",
         }
@@ -114,6 +134,10 @@ class KafkaQuery:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def session(self, tier: str) -> int:
+        """Of all its processes (tests/chaos/processes.py)."""
+        return self.processes[tier].pid
 
     def kill(self, tier: str) -> None:
         """The driver, its Java and its Python workers, as a node that goes dark."""
@@ -135,8 +159,12 @@ class KafkaQuery:
         (self.folder / "control" / "stop").unlink()
 
     def stop(self) -> dict[str, int]:
-        """Asked by the control port. Exit codes by tier."""
-        (self.folder / "control" / "stop").touch()
+        """Asked by the control port, where that is the folder, else by a signal. Exit codes by tier."""
+        if self.control:
+            for process in self.processes.values():
+                process.terminate()
+        else:
+            (self.folder / "control" / "stop").touch()
         codes: dict[str, int] = {}
         for tier, process in self.processes.items():
             try:
@@ -153,8 +181,12 @@ class KafkaQuery:
     # --- out ---------------------------------------------------------------------------------------------------------
 
     def results(self, wanted: int, seconds: float) -> Counter[tuple[int, int]]:
-        """As a read-committed reader sees them: until `wanted` are there, and a little longer."""
-        found: Counter[tuple[int, int]] = Counter()
+        return self.counted(wanted, seconds, lambda row: (row["rv"], row["sv"]))
+
+    def counted(self, wanted: int, seconds: float, read: Callable[[dict[str, Any]], ReadT]) -> Counter[ReadT]:
+        """As a read-committed reader sees them: until `wanted` are there, and a little longer. `read`: what is counted
+        of a row."""
+        found: Counter[ReadT] = Counter()
         deadline, settled = time.monotonic() + seconds, False
         for message in self.messages(f"{self.name}-out"):
             if message is None:
@@ -162,19 +194,12 @@ class KafkaQuery:
                     return found
                 settled = found.total() >= wanted
                 continue
-            row = json.loads(message)
-            found[row["rv"], row["sv"]] += 1
-        return found
+            found[read(json.loads(message))] += 1
+        raise AssertionError("the reader ended")
 
     def dead(self) -> list[bytes]:
         """Of both dispatchers, in no order between them."""
-        found: list[bytes] = []
-        for partition in range(2):
-            for value in self.messages(f"{self.name}.dead", partition):
-                if value is None:
-                    break
-                found.append(value)
-        return found
+        return [message.value() or b"" for message in committed(self.kafka.bootstrap, f"{self.name}.dead")]
 
     def messages(self, topic: str, partition: int = 0) -> Iterator[bytes | None]:
         """From a partition's beginning; None whenever there was nothing for a second."""

@@ -3,31 +3,19 @@ doubled, nothing late that was not late, and everything recovers."""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from infra.jars import BROKER, NoJars, jars_of
 from tests.chaos.brief import BRIEF_SETTING, brief
 from tests.chaos.report import summary
 from tests.chaos.run import Outcome, play
 from tests.chaos.schedule import named
-from tests.chaos.stage import GROUPED, PAIRS
+from tests.chaos.stage import GROUPED, PAIRS, Shape
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-
-@pytest.fixture(autouse=True)
-def _servers() -> None:
-    """Every run starts servers of its own: it kills them."""
-    if shutil.which("redis-server") is None:
-        pytest.skip("needs redis-server, which is not on this machine: install it, or run make servers as root")
-    try:
-        jars_of(BROKER)
-    except NoJars as reason:
-        pytest.skip(f"needs Kafka. {reason}")
+# Every run starts servers of its own: it kills them.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("redis_program", "kafka_program")]
 
 
 def judged(outcome: Outcome) -> None:
@@ -48,8 +36,11 @@ def test_groups_survive_the_death_of_their_merger(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_log_that_was_trimmed_too_far_stops_its_reader_and_makes_nothing_untrue(tmp_path: Path) -> None:
-    due = named(13, PAIRS, [("Python worker", "dispatcher")])
-    outcome = play(tmp_path, PAIRS, due, replace(BRIEF_SETTING, trimmed=True), print)
+@pytest.mark.parametrize(("shape", "second"), [(PAIRS, "dispatcher"), (GROUPED, "shuffler")], ids=["pairs", "groups"])
+def test_a_log_that_was_trimmed_too_far_stops_its_reader_and_makes_nothing_untrue(
+    tmp_path: Path, shape: Shape, second: str
+) -> None:
+    due = named(13, shape, [("Python worker", "dispatcher")])
+    outcome = play(tmp_path, shape, due, replace(BRIEF_SETTING, trimmed=True), print)
     judged(outcome)
-    assert [stopped.tier for stopped in outcome.stopped] == ["joiner", "dispatcher", "shuffler"]
+    assert [stopped.tier for stopped in outcome.stopped] == ["joiner", second]

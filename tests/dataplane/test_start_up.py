@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra import processes
 from infra.certificates import make_certificates
 from infra.kafka_server import KafkaServer
-from tests.dataplane.query import BICLIQUE, MANIFEST
+from infra.redis_server import RedisServer
+from tests.dataplane.query import BICLIQUE, MANIFEST, KafkaQuery
 
 pytestmark = pytest.mark.slow
 REFUSED = 5
@@ -85,3 +87,29 @@ def test_a_kafka_that_does_not_answer_is_waited_for_and_the_wait_is_said(tmp_pat
     assert line.startswith(f"Kafka at 127.0.0.1:{port} does not answer (")
     assert line.endswith(" s, and trying again for as long as it takes")
     assert "hush-hush" not in line
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("missing", "sentence"),
+    [
+        ("r", "looking for the topic {}-r, which a source reads: the topic or partition does not exist; create it, or"),
+        ("out", "output topic {}-out does not exist: create it, or set topics.createOutput"),
+    ],
+)
+def test_a_missing_topic_is_one_sentence_and_once_it_is_there_the_query_begins(
+    kafka_server: KafkaServer, redis_server: RedisServer, tmp_path: Path, missing: str, sentence: str
+) -> None:
+    query = KafkaQuery(kafka_server, redis_server, tmp_path)
+    admin, topic = AdminClient(query.client), f"{query.name}-{missing}"
+    admin.delete_topics([topic])[topic].result(30)
+    query.start("dispatcher")
+    assert query.exit_of("dispatcher", 90) == REFUSED
+    (said,) = query.log_of("dispatcher").splitlines()
+    assert json.loads(said)["message"].startswith(sentence.format(query.name))
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    query.start("dispatcher")
+    try:
+        query.founded(60)
+    finally:
+        query.kill("dispatcher")

@@ -1,27 +1,27 @@
 """The tiers as real processes over a real Kafka and a real Redis: what comes out is what the oracle says, each pair
-once, also when a tier is killed while both sides flow."""
+once, also when a tier is killed while both sides flow, and what cannot be read is set aside as it came."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
 from infra.kafka_server import KafkaServer
 from infra.redis_server import RedisServer
-from tests.dataplane.query import KafkaQuery
+from tests.dataplane.query import MANIFEST, KafkaQuery, keys_first
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 TIERS = ("shuffler", "dispatcher", "joiner")
+BAD = (b'{"k": "one"}', b"\xff\x00", b'{"v": 1}{', b"")
 
 
 @pytest.fixture
 def query(kafka_server: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[KafkaQuery]:
-    made = KafkaQuery(kafka_server, redis_server, tmp_path, subgroups=2)
+    made = KafkaQuery(kafka_server, redis_server, tmp_path, subgroups=2, template=keys_first(MANIFEST))
     yield made
     made.stop()
 
@@ -34,7 +34,7 @@ def matches(left: list[int], right: list[int]) -> Counter[tuple[int, int]]:
 
 
 @pytest.mark.long
-def test_every_pair_once_while_each_tier_is_killed(query: KafkaQuery) -> None:
+def test_every_pair_and_every_bad_record_once_while_each_tier_is_killed(query: KafkaQuery) -> None:
     rng = random.Random(7)
     keys: dict[str, list[int]] = {"r": [], "s": []}
 
@@ -45,6 +45,8 @@ def test_every_pair_once_while_each_tier_is_killed(query: KafkaQuery) -> None:
             known.extend(fresh)
 
     flow(5_000)
+    for value in BAD:
+        query.produce("s", value)
     for tier in TIERS:
         query.start(tier)
     assert query.results(1, 180).total() > 0, query.log_of("joiner")
@@ -52,21 +54,10 @@ def test_every_pair_once_while_each_tier_is_killed(query: KafkaQuery) -> None:
         flow(3_000)
         query.kill(victim)
         flow(2_000)
+        query.produce("r", b'{\n "k": -1,\n "v": -1\n}')
         query.start(victim)
     wanted = matches(keys["r"], keys["s"])
     found = query.results(wanted.total(), 240)
     assert found == wanted, query.log_of("joiner")
+    assert sorted(query.dead()) == sorted(BAD)
     assert query.stop() == dict.fromkeys(TIERS, 0)
-
-
-@pytest.mark.long
-def test_a_record_that_cannot_be_read_is_set_aside_once_as_it_came(query: KafkaQuery) -> None:
-    for value in (b'{"k": 1, "v": 1}', b'{"k": "one"}', b"\xff\x00", b'{\n "k": 1,\n "v": 2\n}'):
-        query.produce("s", value)
-    query.produce_rows("r", [1], 0)
-    for tier in TIERS:
-        query.start(tier)
-    assert query.results(2, 180) == Counter({(0, 1): 1, (0, 2): 1}), query.log_of("shuffler")
-    # Source 1 has one partition, which comes through dispatcher 1.
-    dead = list(takewhile(lambda value: value is not None, query.messages(f"{query.name}.dead", 1)))
-    assert dead == [b'{"k": "one"}', b"\xff\x00"]

@@ -43,7 +43,7 @@ class ObservedTiers:
         self.telemetry: dict[Producer, Telemetry] = {}
         starter: Any = log.client()
         for unit in self.table.units():
-            start_unit(starter, unit, self.table, log.bounds(unit_address(unit)).end)
+            start_unit(starter, unit, self.table, log.written_to(unit_address(unit)))
         sources = range(len(plan.query.sources))
         self._loops: list[Running] = []
         self.observed: list[Observed] = []

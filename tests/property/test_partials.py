@@ -153,8 +153,8 @@ def test_merged_shares_are_the_aggregate_of_all_rows(seed: int) -> None:
         assert len(changed) == len(set(changed)) and set(changed) <= set(groups.keys)
     check(query, groups, members, newest)
     again = Groups(query, key_types)
-    for part in groups.snapshots(rng.choice((1, 3, 1 << 20)), rng.choice((1, 200, 1 << 20))):
-        again.merge(part)
+    for part in groups.snapshots(groups.keys, rng.choice((1, 3, 1 << 20)), rng.choice((1, 200, 1 << 20))):
+        again.merge(part.shares)
     check(query, again, members, newest)
     assert again.bytes == groups.bytes
     groups.drop(groups.keys)

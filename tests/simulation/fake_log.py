@@ -99,7 +99,10 @@ class FakeLog:
 
     def bounds(self, address: Address) -> Bounds:
         partition = self.partitions[address]
-        return Bounds(partition.start, len(partition.entries))
+        return Bounds(partition.start, partition.last_stable)
+
+    def written_to(self, address: Address) -> int:
+        return len(self.partitions[address].entries)
 
     def trim(self, address: Address, before: int) -> None:
         partition = self.partitions[address]

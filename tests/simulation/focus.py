@@ -12,6 +12,8 @@ is decided by a random stream of its own, so that a new focus leaves the runs of
 | idleness    | partitions fall silent while shuffler attempts change and blocks are lost on the way            |
 | sums        | sums grow beyond what their type can hold                                                       |
 | halves      | mergers crash in the midst of what a step writes, and read little at a time when they come back  |
+| room        | units have less room than their window needs for a while, and come to its end in small steps     |
+| watermarks  | as halves, by what a watermark closes: senders are far apart, with a checkpoint between them      |
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from tests.simulation.queries import TICK_US, K, X, Y, call, column, narrow_quer
 
 SHARE = 0.3  # of the seeds
 HALVES_SHARE = 0.06  # of the other seeds
+ROOM_SHARE = 0.06  # of those that are left
+WATERMARKS_SHARE = 0.05  # of those that are still left
 HUGE = (10**16, 3 * 10**17, 3 * 10**18)  # twice the last fits into a BIGINT, and four times does not
 
 
@@ -49,6 +53,7 @@ class Focus:
     falls_asleep: float = 0.06  # or wakes up, when it could send
     written_groups: int | None = None  # most of a merger's transaction, in place of what was drawn
     short_reads: int = 0  # with which a restart begins
+    budgets: tuple[int, ...] = ()  # of units' memory; empty: as chance has it
 
 
 def _equal(rng: random.Random) -> Query:
@@ -107,6 +112,18 @@ def _written_once(rng: random.Random) -> Query:
     return replace(query, relations=relations, items=items, distinct=True)
 
 
+def _narrow_window(rng: random.Random, ticks: tuple[int, ...] = (10, 30, 80)) -> Query:
+    query = _plain(rng)
+    window = Window(rng.choice(ticks) * TICK_US)
+    return replace(query, relations=tuple(replace(relation, window=window) for relation in query.relations))
+
+
+def _closed_by_time(rng: random.Random) -> Query:
+    if rng.random() < 0.3:
+        return _grouped(rng, column(1, K), (5, 10))
+    return replace(_narrow_window(rng, (10, 30)), distinct=True)
+
+
 def _filtered(rng: random.Random) -> Query:
     """A filter that fails now and then, by a division by zero: what it fails on is filtered, and counted as such."""
     query = narrow_query(rng)
@@ -135,6 +152,15 @@ def _sealing(rng: random.Random) -> Mapping[str, Any]:
 
 def _little_by_little(rng: random.Random) -> Mapping[str, Any]:
     return {"unit_records": 64, "scaling": 0, "dead_rate": 0, "hold": False, "actions": 600}
+
+
+def _far_apart(rng: random.Random) -> Mapping[str, Any]:
+    sizes = {"unit_records": rng.choice((12, 64)), "turn_records": rng.choice((4, 8))}
+    return {**sizes, "scaling": 0, "dead_rate": 0, "hold": False, "actions": 900, "seal_rate": 1.0}
+
+
+def _crowded(rng: random.Random) -> Mapping[str, Any]:
+    return {"scaling": 0, "dead_rate": 0, "unit_records": rng.choice((3, 12, 64)), "actions": 900}
 
 
 def _awake(rng: random.Random) -> Mapping[str, Any]:
@@ -187,6 +213,24 @@ HALVES = Focus(
     written_groups=1,
     short_reads=4,
 )
+ROOM = Focus(
+    "room",
+    _narrow_window,
+    {"pause": 2, "late reader": 2},
+    {},
+    {},
+    _crowded,
+    budgets=(4_000, 8_000, 20_000),
+)
+WATERMARKS = Focus(
+    "watermarks",
+    _closed_by_time,
+    {"pause": 6, "late reader": 4, "merger": 0.5, "store loses": 0, "store damages": 0, "store rolls back": 0},
+    {observer.HALF: 0.6},
+    {},
+    _far_apart,
+    written_groups=1,
+)
 NO_FOCUS = Focus()
 
 
@@ -195,4 +239,8 @@ def focus_of(seed: int) -> Focus:
     if rng.random() < SHARE:
         return rng.choice(FOCUSES)
     apart = random.Random(f"{seed}/focus on restarts")
-    return HALVES if apart.random() < HALVES_SHARE else NO_FOCUS
+    if apart.random() < HALVES_SHARE:
+        return HALVES
+    if random.Random(f"{seed}/focus on room").random() < ROOM_SHARE:
+        return ROOM
+    return WATERMARKS if random.Random(f"{seed}/focus on what time closes").random() < WATERMARKS_SHARE else NO_FOCUS

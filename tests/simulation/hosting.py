@@ -27,6 +27,7 @@ from tests.model.bounds import Limits
 from tests.model.domains import vector
 from tests.model.evidence import SourceRecord
 from tests.simulation.byte_bounds import byte_bounds_of
+from tests.simulation.focus import Focus
 from tests.simulation.scenario import Scenario
 from tests.simulation.short_memory import ShortMemory
 from tests.simulation.shuffler_tasks import BLOCK_RECORDS_MAX
@@ -38,11 +39,11 @@ class Hosting:
     """`to_come`: partitions of sources that are not there yet, as long as they are in it."""
 
     def __init__(
-        self, seed: int, scenario: Scenario, written_groups: int | None, to_come: Set[SourcePartition] = frozenset()
+        self, seed: int, scenario: Scenario, focus: Focus, to_come: Set[SourcePartition] = frozenset()
     ) -> None:
         self.scenario, self.plan, self._to_come = scenario, scenario.plan, to_come
-        self.memory = memory = ShortMemory(seed, self.plan)
-        bounds = byte_bounds_of(seed).writing(written_groups)
+        self.memory = memory = ShortMemory(seed, self.plan, focus.budgets)
+        bounds = byte_bounds_of(seed).writing(focus.written_groups)
         self._written_max, self._shares_max = bounds.written, bounds.held
         self.first_table: RoutingTable = first_table(self.plan)
         self._shufflers = [Shuffler(self.plan.query, n) for n in range(len(self.plan.query.sources))]

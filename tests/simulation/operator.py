@@ -50,10 +50,11 @@ class Operation:
 class Habits:
     """What an operator likes to begin. `moves`: of the leaves, where units could also wait until they are empty.
     `comebacks`: of the joins, where a unit has left before. `receivers_leave`: rather those that hold moved tuples or
-    have left before."""
+    have left before, and with the chance of `comebacks_leave` only the latter."""
 
     moves: float = 0.6
     comebacks: float = 0.7
+    comebacks_leave: float = 0.5
     receivers_leave: bool = False
 
 
@@ -163,7 +164,7 @@ class Operator:
             return replace(decision, starts=unit)
         if len(stores) < 2:
             return Decision()
-        unit = rng.choice(self._likely_leavers(stores))
+        unit = rng.choice(self._likely_leavers(stores, rng))
         rest = tuple(u for u in stores if u != unit)
         by_move = subgroup not in self._windowed or rng.random() < self._habits.moves
         if by_move and self.operations and self._holds_announcers(subgroup):
@@ -173,9 +174,12 @@ class Operator:
         self.operations.append(Operation(kind, unit, self.table.version))
         return decision
 
-    def _likely_leavers(self, stores: tuple[UnitId, ...]) -> tuple[UnitId, ...]:
+    def _likely_leavers(self, stores: tuple[UnitId, ...], rng: random.Random) -> tuple[UnitId, ...]:
         if not self._habits.receivers_leave:
             return stores
+        back = tuple(unit for unit in stores if unit.generation)
+        if back and rng.random() < self._habits.comebacks_leave:
+            return back
         receivers = {move.target for move in self.table.moves}
         return tuple(unit for unit in stores if unit in receivers or unit.generation) or stores
 

@@ -10,7 +10,7 @@ long a unit stood still. Which runs, and what in them, is decided by random stre
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from biclique.plan.model import Plan
 from biclique.routing.table import RoutingTable
@@ -36,14 +36,14 @@ BUDGETS = (1_500, 4_000, 8_000, 20_000)  # a column of a segment has 512 bytes, 
 
 
 class ShortMemory:
-    """`budget`: of each unit that starts from now on."""
+    """`budget`: of each unit that starts from now on. `budgets`: one of them is wanted; empty: as chance has it."""
 
-    def __init__(self, seed: int, plan: Plan) -> None:
+    def __init__(self, seed: int, plan: Plan, budgets: Sequence[int] = ()) -> None:
         self._plan = plan
         self._rng = random.Random(f"{seed}/memory")
-        self.given = self._rng.random() >= SHARE
+        self.given = self._rng.random() >= SHARE and not budgets
         self._short = not self.given
-        budget = self._rng.choice((None, *BUDGETS))
+        budget = self._rng.choice(budgets or (None, *BUDGETS))
         self.budget = None if self.given or budget is None else MemoryBudget(budget)
         self._episodes = not self.given and (budget is None or self._rng.random() < 0.3)
         self._seen: dict[Producer, tuple[Pressure, int]] = {}  # until when

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from biclique.tiers.messages import Heartbeat, Record, SourceBlock
+from biclique.tiers.messages import UNREAD, Heartbeat, Record, SourceBlock
 from biclique.tiers.progress import SourcePartition
 from tests.model.evidence import SourceRecord
 from tests.simulation.points import Fault, Point
@@ -55,6 +55,7 @@ class ShufflerTasks:
     at: int = 0
     attempt: int = 0
     task: Task | None = None
+    unread: bool = False  # begins anew, and has to say first that there is something to be read
     zombies: list[Task] = field(default_factory=list)
     went_through: Counter[tuple[Fault, Point]] = field(default_factory=Counter)
     cut_until: int = 0
@@ -83,7 +84,10 @@ class ShufflerTasks:
             self._heartbeat()  # the driver has read all of it, and not all has been sent
         if self.task is None and world.strikes.cuts(self.cut_until):
             return
-        if self.task is None and self.at < len(self.records):
+        if self.task is None and self.at < len(self.records) and self.unread:
+            self._beat(UNREAD)
+            self.unread = False
+        elif self.task is None and self.at < len(self.records):
             end = world.rng.randint(self.at + 1, min(len(self.records), self.at + 8))
             self.task = self._task(end)
         elif self.task is None:
@@ -106,6 +110,7 @@ class ShufflerTasks:
             self.zombies.append(self.task)
         seen = self.progress()
         self.at, self.task, self.attempt = sum(r.offset <= seen for r in self.records), None, self.attempt + 1
+        self.unread = True
         self.world.note(f"the shuffler of {tuple(self.key)} restarts behind offset {seen}")
 
     def _task(self, end: int) -> Task:
@@ -130,9 +135,11 @@ class ShufflerTasks:
             self.send(block)
 
     def _heartbeat(self) -> None:
+        self._beat(self.records[-1].offset if self.records else -1)
+
+    def _beat(self, position: int) -> None:
         skew = self.attempt * 37_000 % 100_000  # each driver has a clock of its own
-        last = self.records[-1].offset if self.records else -1
         stands = self.world.strikes.lasts(self.clock_stands_until)
         now = self.clock_stands_at if stands else self.world.now
         if not self.world.strikes.cuts(self.cut_until):
-            self.send(Heartbeat(self.key.source, self.key.partition, last, now + skew, self.attempt))
+            self.send(Heartbeat(self.key.source, self.key.partition, position, now + skew, self.attempt))

@@ -82,7 +82,7 @@ class World:
         self.log = FakeLog(self.rng, self.chance, carrying_of(seed, self.plan))
         self.store = FaultyStore(self.rng)
         self.strikes.begin(self.scenario.partitions)
-        self.tiers = Hosting(seed, self.scenario, self.focus.written_groups, self.strikes.to_come)
+        self.tiers = Hosting(seed, self.scenario, self.focus, self.strikes.to_come)
         self.tables: list[RoutingTable] = [self.tiers.first_table]
         self.lower: dict[UnitId, int] = {}  # every unit that ever ran, and where its life began
         self.left: set[UnitId] = set()
@@ -141,7 +141,7 @@ class World:
 
     def _start(self, unit: UnitId) -> None:
         """A generation of a unit begins at the end of its partition."""
-        self.lower[unit] = lower = self.log.bounds(unit_address(unit)).end
+        self.lower[unit] = lower = self.log.written_to(unit_address(unit))
         faults, self.faults = self.faults, False  # whoever starts a unit tries until it is done
         start_unit(self.log.client(), unit, self.tables[-1], lower)
         self.faults = faults
@@ -149,7 +149,7 @@ class World:
 
     def _start_slowly(self, unit: UnitId, table: RoutingTable) -> None:
         """Whoever starts it may crash between any two steps, or look dead and come back when the unit runs."""
-        lower = self.log.bounds(unit_address(unit)).end
+        lower = self.log.written_to(unit_address(unit))
         self.starting = Starting(unit, lower, table)
         self._run(self.tiers.birth(unit, table, lower))
 

@@ -1,4 +1,4 @@
-"""README's "See it work", done as it is written: its commands, and the account that it shows."""
+"""README's "See it work", done as it is written: its commands, and the account that it shows. And its demo."""
 
 from __future__ import annotations
 
@@ -38,6 +38,16 @@ def test_its_commands_do_what_it_shows(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     (shown,) = re.findall(r"^```\n( +read .*?)```", SECTION, re.MULTILINE | re.DOTALL)
     assert without_times(done.stdout) == without_times(shown)
+
+
+@pytest.mark.spark
+def test_the_demo_agrees_with_the_other_engine(tmp_path: Path) -> None:
+    """`make demo` with fewer rows."""
+    command = [sys.executable, ROOT / "examples" / "demo.py", "--rows", "20000", "--into", tmp_path / "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "They agree, also on the sums of the ids" in done.stdout
+    assert "; 0 result ids are there twice." in done.stdout
 
 
 def without_times(account: str) -> str:

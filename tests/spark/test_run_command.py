@@ -124,7 +124,7 @@ def test_without_java_there_is_a_sentence(tmp_path: Path) -> None:
         (("path: a,", "path: nowhere,"), "there is no file or folder"),
         (
             ("files: {path: out, format: csv}", "kafka: {bootstrapServers: 'k:9092', topic: t}"),
-            "biclique run writes files",
+            "`biclique run` writes files, and no topics; write `output: {files:",
         ),
         (("a.k = b.k", "a.k = b.s"), "spec.sql"),
         (("kind: JoinQuery", "kind: Join Query: 1"), "line 2"),

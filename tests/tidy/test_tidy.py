@@ -20,7 +20,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "jobs/src/biclique/"
-PURE = tuple(f"{PACKAGE}{part}/" for part in ("query", "plan", "core", "index", "kernels", "routing", "tiers"))
+OPERATOR = "operator/src/biclique_operator/"
+PURE = (
+    *(f"{PACKAGE}{part}/" for part in ("query", "plan", "core", "index", "kernels", "routing", "tiers")),
+    *(
+        f"{OPERATOR}{part}"
+        for part in ("checked.py", "desired/", "differences.py", "observed.py", "policies/", "reconcile.py")
+    ),
+)
+GENERATED = ("charts/biclique/files/crds/",)
 THIS_FILE = "tests/tidy/test_tidy.py"
 
 LINE_WIDTH_MAX = 120
@@ -52,7 +60,7 @@ def is_python(path: str) -> bool:
 
 
 def is_package(path: str) -> bool:
-    return path.startswith(PACKAGE) and is_python(path)
+    return path.startswith((PACKAGE, OPERATOR)) and is_python(path)
 
 
 def is_pure(path: str) -> bool:
@@ -62,12 +70,14 @@ def is_pure(path: str) -> bool:
 def is_code(path: str) -> bool:
     """What people write by hand in a language with lines; prose and generated files keep their own width."""
     name = PurePosixPath(path).name
+    if path.startswith(GENERATED):
+        return False
     return name == "Makefile" or path == ".ci/run" or path.endswith((".py", ".sh", ".toml", ".yaml", ".yml"))
 
 
 def is_ours(path: str) -> bool:
-    """Every text, but for the licence, which is quoted, and the lock, which has rules of its own."""
-    return PurePosixPath(path).name not in {"LICENSE", "requirements.lock"}
+    """Every text, but for the licence, which is quoted, and locks, which have rules of their own or are of hashes."""
+    return PurePosixPath(path).name not in {"LICENSE", "requirements.lock", "go.sum"}
 
 
 def anywhere(path: str) -> bool:
@@ -345,8 +355,8 @@ RULES = (
         passed=(("Makefile", "pip install --require-hashes -r requirements.lock"),),
     ),
     Rule(
-        "the lock names no place",
-        lambda path: path == "requirements.lock",
+        "the locks name no place",
+        lambda path: PurePosixPath(path).name == "requirements.lock",
         no_host_in_lock,
         refused=(("requirements.lock", f"{OPTION} {REGISTRY}"), ("requirements.lock", "a @ git+https://example.com/a")),
         passed=(("requirements.lock", "a==1 \\\n    --hash=sha256:00"),),

@@ -9,7 +9,7 @@ import pytest
 from bench.cases import CASES, Case, Direction, Measured
 from bench.engines import Run
 from bench.machine import Machine
-from bench.report import LINE_HEAD, line_rows, page, terminal
+from bench.report import LINE_HEAD, engine_page, line_rows, terminal
 from bench.verdicts import CaseRun, Line, Verdict, core_lines, quantity, rival_lines
 from bench.workloads import RIVALS, WORKLOADS
 
@@ -67,10 +67,10 @@ def test_rivals_are_compared_by_seconds_whatever_their_rows() -> None:
 
 def test_the_page_counts_what_is_missing_against_us() -> None:
     lines = [core(FAST, 4e6), core(SMALL, 3), *core_lines([CaseRun(FAST, None, "it broke")], True)]
-    text = page(MACHINE, lines, [], [], [], [], True)
+    text = engine_page(MACHINE, lines, [], [], [], True)
     assert "1 of 3 targets are met. **Short of target: small.** **Not measured: fast.**" in text
     assert "| ✘ | small | bytes | ≤ 2 x | 3 x | 1.50 | short of target |" in text
-    assert "targets are met" not in page(MACHINE, lines, [], [], [], [], False)
+    assert "targets are met" not in engine_page(MACHINE, lines, [], [], [], False)
 
 
 def test_the_terminal_aligns_figures_to_the_right() -> None:

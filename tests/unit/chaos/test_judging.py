@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.chaos.run import compared
+from tests.chaos.judging import compared
+from tests.chaos.keys_first import keys_first
 from tests.chaos.schedule import KILLS, whole
 from tests.chaos.stage import GROUPED, PAIRS
 from tests.chaos.truth import WINDOW_S, Given, Row
@@ -46,3 +47,10 @@ def test_a_seed_chooses_the_same_faults_again_and_enough_of_them() -> None:
     assert sum(due.fault.kill for each in chosen.values() for due in each) >= KILLS
     struck = {(due.fault.name, due.victim) for each in chosen.values() for due in each}
     assert ("kill -9 of its Java", "merger") in struck and ("Redis down for long", "redis") in struck
+
+
+def test_keys_first_is_struck_where_it_reads_payload() -> None:
+    struck = {(due.fault.name, due.victim) for due in keys_first(1)}
+    assert ("cut off from Kafka, answers are lost", "joiner") in struck
+    assert ("stands still, comes back as a zombie", "joiner") in struck
+    assert {"shuffler", "dispatcher", "joiner", "kafka"} <= {victim for _, victim in struck}

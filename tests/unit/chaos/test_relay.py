@@ -76,6 +76,19 @@ def test_who_comes_during_a_cut_is_heard_when_it_heals(relay: Relay) -> None:
         assert answer(client) == b"HELLO"
 
 
+def test_who_is_deafened_is_alone_with_it_and_hears_in_the_end(relay: Relay) -> None:
+    with socket.create_connection(("127.0.0.1", relay.port), timeout=0.3) as deaf:
+        assert asked(deaf, b"before") == b"BEFORE"
+        relay.deafen()
+        assert asked(deaf, b"meanwhile") is None
+        with socket.create_connection(("127.0.0.1", relay.port), timeout=5) as other:
+            assert asked(other, b"hello") == b"HELLO"
+        relay.hear()
+        deaf.settimeout(5)
+        assert answer(deaf) == b"MEANWHILE"
+        assert asked(deaf, b"after") == b"AFTER"
+
+
 def test_the_end_of_one_is_the_end_of_the_other(relay: Relay, echo: int) -> None:
     with socket.create_connection(("127.0.0.1", relay.port), timeout=5) as client:
         assert asked(client, b"last") == b"LAST"

@@ -4,7 +4,9 @@ it."""
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,32 @@ def test_a_manifest_that_is_no_file(command: str, tmp_path: Path) -> None:
     assert "this is a folder; name the manifest in it" in refused(command, tmp_path)
     os.mkfifo(tmp_path / "pipe")
     assert "this is no regular file; put the manifest into one" in refused(command, tmp_path / "pipe")
+
+
+TOPICS = GOOD.replace("files: {path: a, format: csv}", "kafka: {bootstrapServers: '127.0.0.1:1', topic: a}")
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """A command takes Ctrl-C for itself; here it is the tests'."""
+    before = [(name, signal.getsignal(name)) for name in (signal.SIGINT, signal.SIGTERM)]
+    yield
+    for name, handler in before:
+        signal.signal(name, handler)
+
+
+@pytest.mark.usefixtures("own_signals")
+def test_a_run_without_its_brokers_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("biclique.hosts.units.start_up.KAFKA_ANSWERS_S", 0.5)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "0.csv").write_text("k\n1\n")
+    (tmp_path / "join.yaml").write_text(TOPICS)
+    found = CliRunner().invoke(cli, ["run", str(tmp_path / "join.yaml")])
+    assert found.exit_code == 4, found.output
+    assert isinstance(found.exception, SystemExit), "a traceback would have been shown"
+    (line,) = [line for line in found.stderr.splitlines() if line.startswith("biclique: ")]
+    assert line.startswith("biclique: Kafka at 127.0.0.1:1 does not answer (")
+    assert "; correct bootstrapServers, or wait for it: the same command goes on from here" in line
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "0", "1e999"])

@@ -7,22 +7,9 @@ import pytest
 from biclique.hosts.shuffle.bursts import WINDOW_MS, Bursts, counted_names
 from biclique.hosts.shuffle.heartbeats import OBSERVED
 from biclique.query.compile import compile_manifest
+from tests.unit.tiers.on_topics import on_topics
 
-MANIFEST = """
-apiVersion: biclique.dev/v1alpha1
-kind: JoinQuery
-metadata: {name: bursting}
-spec:
-  sources:
-    - name: r
-      schema: "k INT"
-      badRecordBurst: {count: 10, share: 0.5}
-      kafka: {bootstrapServers: "b:1", topic: r}
-    - {name: s, schema: "k INT", kafka: {bootstrapServers: "b:1", topic: s}}
-  sql: "SELECT r.k FROM r JOIN s ON r.k = s.k"
-  output: {kafka: {bootstrapServers: "b:1", topic: out}}
-"""
-SOURCES = compile_manifest(MANIFEST).sources
+SOURCES = compile_manifest(on_topics(of_r="badRecordBurst: {count: 10, share: 0.5}")).sources
 
 
 def report(batch: int, *counts: tuple[int, int]) -> dict[str, object]:

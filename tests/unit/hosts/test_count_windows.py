@@ -27,7 +27,7 @@ from biclique.ports.memory import MemoryStore
 from biclique.query.compile import compile_manifest
 from biclique.tiers.effects import Commit, Effect
 from biclique.tiers.inbox import joiner_producer
-from biclique.tiers.messages import Block, Results, Topic
+from biclique.tiers.messages import Block, Heartbeat, Results, Topic
 from biclique.tiers.shuffler import Shuffler
 from tests.model.oracle import Tuple, expected
 from tests.unit.hosts.local_runs import SCHEMA, Given, some_rows
@@ -228,7 +228,7 @@ spec:
     first.seal()
     clock = first._clock
     clock.advance(500)
-    first.feed_heartbeat(1, 4, 0, 1)  # only the dispatcher of `b` has something to say
+    first.feed(Heartbeat(1, 0, 4, 0, 1))  # only the dispatcher of `b` has something to say
     first.run_until_idle()
     manifests = first.seal()
     progress, ends = first.log.snapshot()

@@ -285,7 +285,7 @@ def test_blocks_read_ahead_count_as_memory(tmp_path: Path, monkeypatch: pytest.M
     run.write()
 
     def wait() -> bool:
-        time.sleep(0.1)  # what comes from the tasks is there before it is asked for
+        time.sleep(0.5)  # what comes from the tasks is there before it is asked for, however busy the machine is
         return False
 
     run.end = "  joiners: {memory: 1Mi, replicas: 1}\n"

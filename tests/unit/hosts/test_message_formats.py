@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from biclique.core.places import ROWS_PER_MESSAGE, last_place
 from biclique.hosts.parsing.needed import needed_of
-from biclique.hosts.shuffle.cutting import cut, portions
+from biclique.hosts.parsing.values import Refused, value_of
+from biclique.hosts.shuffle.cutting import cut, portions, sizes_as_they_came
 from biclique.hosts.shuffle.packing import Packer, parser_of
 from biclique.hosts.shuffle.parsed import WHOLE, ParsedMessages
 from biclique.plan.make import make_plan
@@ -106,6 +107,67 @@ def test_csv_alone_and_among_others_is_the_same(texts: list[tuple[str, bool]], p
     for number, (text, proper) in enumerate(texts):
         if proper:
             assert [row[2] for row in good(together) if row[0] == number] == [text or None]
+
+
+# --- records that ended the process, whoever started it again ---------------------------------------------------------
+
+DECIMAL = "k INT, s DECIMAL(12, 2)"
+SMALL = [f"{digit}e-{n}" for n in (1, 2, 3, 36, 37, 38, 39, 41, 60, 77, 100) for digit in (0, 1, 300)]
+FAR = [
+    *SMALL,
+    "0e-100000000",
+    "1E-999999999",
+    "1e-99999999999",
+    *(f"0.{'0' * n}{end}" for n in range(90) for end in "01"),
+]
+NEAR = ["0", "1", "-1.5", "1e2", "12.34e1", "9999999999.99", "99999999999.99", "1e39", "1e999999999", "00.10", "-0.0"]
+
+
+@pytest.mark.parametrize("form", ["json", "a JSON string", "an escaped one", "csv"])
+def test_a_decimal_is_what_its_digits_say_however_far_behind_the_point(form: str) -> None:
+    """Arrow has 38 powers of ten and looks for more: 1e-41 was 0, and 1e-999999999 a segmentation fault."""
+    texts = [text for text in (*FAR, *NEAR) if form != "json" or not text.startswith("00")]
+    written = {
+        "json": '{"k": 1, "s": %s}',
+        "a JSON string": '{"k": 1, "s": "%s"}',
+        "an escaped one": '{"k": 1, "s": "%s"}',
+        "csv": "1,%s",
+    }[form]
+    shown = [text.replace("e", "\\u0065").replace("-", "\\u002d") if "escaped" in form else text for text in texts]
+    query = query_of("csv" if form == "csv" else "json", DECIMAL)
+    kind = query.sources[0].fields[1].type
+
+    def read(values: list[bytes]) -> dict[int, object]:
+        found = parsed(query, values)
+        return {message: s for message, _, s in good(found)}
+
+    wanted: dict[int, object] = {}
+    for number, text in enumerate(texts):
+        try:
+            wanted[number] = value_of(text, kind)
+        except Refused:
+            continue
+    values = [(written % text).encode() for text in shown]
+    assert read(values) == wanted
+    assert {number: read([value]).get(0) for number, value in enumerate(values) if number in wanted} == wanted
+    assert len(wanted) > 90
+
+
+def test_a_decimal_of_a_scale_beyond_all_powers_of_ten_is_refused() -> None:
+    query = query_of("arrow", DECIMAL)
+    for scale in (-(1 << 31), -19, 39, 1 << 20):
+        far = pa.Array.from_buffers(pa.decimal128(10, scale), 1, [None, pa.py_buffer(bytes(16))])
+        (bad,) = parsed(query, [arrow({"k": [1], "s": far})]).bad
+        assert bad.reason.startswith("column s is decimal128(10, ")
+    near = arrow({"k": [1], "s": pa.array([1500], pa.decimal128(12, -2))})
+    assert good(parsed(query, [near])) == [(0, 1, 150_000)]
+
+
+def test_an_object_nested_too_deep_over_several_lines_is_bad_alone() -> None:
+    deep = b'{"k": 1, "s": "x",\n "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    found = parsed(query_of("json"), [b'{"k": 1, "s": "a"}', deep, b'{"k": 2,\n "s": "b"}'])
+    assert good(found) == [(0, 1, "a"), (2, 2, "b")]
+    assert [(bad.message, bad.reason[:18]) for bad in found.bad] == [(1, "no JSON: maximum r")]
 
 
 # --- Arrow -----------------------------------------------------------------------------------------------------------
@@ -233,5 +295,6 @@ def test_a_row_of_an_arrow_message_with_too_long_a_text_is_dead_alone() -> None:
 
 def test_portions_have_no_more_bytes_than_they_may_or_one_record() -> None:
     batch = records([b"x" * size for size in (3, 4, 20, 1, 1, 9)])
-    assert [len(portion) for portion in portions(batch, 10)] == [2, 1, 2, 1]
-    assert pa.Table.from_batches(list(portions(batch, 10))).equals(pa.Table.from_batches([batch]))
+    sizes = sizes_as_they_came(batch.column("value"))
+    assert [len(portion) for portion in portions(batch, sizes, 10)] == [2, 1, 2, 1]
+    assert pa.Table.from_batches(list(portions(batch, sizes, 10))).equals(pa.Table.from_batches([batch]))

@@ -13,6 +13,7 @@ import pytest
 
 from biclique.hosts.units.following import DispatcherFollowing
 from biclique.hosts.units.observed import Clocks
+from biclique.hosts.units.observing import observing
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
 from biclique.ports.memory import MemoryLog, MemoryStore
@@ -21,29 +22,22 @@ from biclique.ports.telemetry import Identity
 from biclique.ports.telemetry_memory import KeptSpan, MemoryTelemetry
 from biclique.ports.trace_context import Context, context_of
 from biclique.query.compile import compile_manifest
-from biclique.tiers.effects import Commit
+from biclique.tiers.effects import Commit, Effect, Fence, ReadProgress
+from biclique.tiers.loops import Watch
 from biclique.tiers.messages import Address, LateTuples, Producer, Results, SourceBlock, Topic
 from biclique.tiers.progress import DispatcherProgress
+from infra.collector import Collector
 from tests.model.observed_tiers import ObservedTiers
 from tests.unit.tiers.building import plan, source_block
+from tests.unit.tiers.on_topics import on_topics
 
 USER = Context(0xABC, 0xDEF, True)
 OTHER = Context(0x123, 0x456, True)
 JOIN = "SELECT r.v AS a, s.v AS b FROM r JOIN s ON r.k = s.k"
 COUNT = "SELECT r.k, COUNT(*) AS n FROM r JOIN s ON r.k = s.k GROUP BY r.k"
 CHAIN = "SELECT r.v AS a, t.v AS b FROM r JOIN s ON r.k = s.k JOIN t ON s.k = t.k"
-SEMIJOIN = f"""
-apiVersion: biclique.dev/v1alpha1
-kind: JoinQuery
-metadata: {{name: followed}}
-spec:
-  sources:
-    - {{name: r, schema: "k INT, v BIGINT", kafka: {{bootstrapServers: "b:1", topic: r, format: json}}}}
-    - {{name: s, schema: "k INT, v BIGINT", kafka: {{bootstrapServers: "b:1", topic: s, format: json}}}}
-  sql: "{JOIN}"
-  plan: {{transport: semijoin}}
-  output: {{kafka: {{bootstrapServers: "b:1", topic: out, format: json}}}}
-"""
+SCHEMA = "k INT, v BIGINT"
+SEMIJOIN = on_topics(JOIN, "plan: {transport: semijoin}", r=SCHEMA, s=SCHEMA)
 TICK_NS = 100_000_000
 Where = tuple[str, str, str]  # tier, unit, span
 
@@ -329,3 +323,43 @@ def test_a_block_that_is_read_with_others_waits_for_its_own_turn() -> None:
         (span,) = [s for s in telemetry.spans if s.name == "dispatch" and s.trace_id == context.trace_id]
         assert [record.trace for _, record in sent.sends] == [str(Context(context.trace_id, span.span_id, True))]
     assert len([s for s in telemetry.spans if s.name == "dispatch"]) == 2
+
+
+class Away(Exception):
+    pass
+
+
+def test_a_start_that_fails_is_told_with_what_broke_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its spans had no end, so the trace of a unit that could not restore was never seen."""
+    collector = Collector().start()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+
+    def perform(effect: Effect) -> int:
+        if isinstance(effect, Fence):
+            return 1
+        raise Away("Kafka is away")
+
+    def start() -> None:
+        owner = Producer("joiner", "0L0.0")
+        with observing(perform, plan(JOIN), "joiner", "0L0.0", 1, Watch()) as observed:
+            observed(Fence(owner))
+            observed(ReadProgress(owner))
+
+    with pytest.raises(Away):
+        start()
+    collector.stop()
+    told = {span.name: (span.failure, span.parent) for span in collector.spans}
+    restore = next(span.span for span in collector.spans if span.name == "restore")
+    assert told == {"restore": ("Kafka is away", ""), "fence": ("", restore)}
+
+
+def test_a_transaction_that_nobody_answers_is_told() -> None:
+    world = World(plan(JOIN))
+    telemetry = world.telemetry(Producer("dispatcher", "0"))
+    following = DispatcherFollowing(telemetry, world.plan)
+    following.read([(0, replace(block(0, [0, 1]), trace=str(USER)))], 1, 2, -1)
+    owner = Producer("dispatcher", "0")
+    following.sending(Commit(owner, owner, (), DispatcherProgress(1)), 2, 3, lambda at: at)
+    assert [span.name for span in telemetry.spans] == ["read", "route"]
+    following.end(9, lambda at: at, "cut off")
+    assert [(span.name, span.ended_ns, span.failure) for span in telemetry.spans[2:]] == [("dispatch", 9, "cut off")]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from biclique.core.rows import Vector
+from biclique.hosts.shuffle.driver import for_a_person
 from biclique.hosts.shuffle.packing import ABOUT, NO_TIME, PACKED, Packer, Packing
 from biclique.plan.make import make_plan
 from biclique.ports.wire import Message, Wire
@@ -193,3 +194,35 @@ def test_blocks_that_units_may_read_again_are_small_where_rows_are_wide() -> Non
     wide = rows_of("x" * 1000)
     assert sum(wide) == 200 and 8 <= max(wide) <= 16
     assert rows_of("x" * 50) == [200]
+
+
+def test_what_ends_every_query_is_told_at_once_with_a_remedy() -> None:
+    spark = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Record at topic r partition 1 offset 0"
+        " has timestamp value 1700000000000000000 that overflows when converting to Spark's microsecond-precision"
+        " TimestampType."
+    )
+    said = for_a_person(spark)
+    assert said is not None
+    assert said.startswith("Record at topic r partition 1 offset 0 has timestamp value 17")
+    assert said.endswith(
+        "with startingOffsets behind it, and have the topic refuse such records (message.timestamp.after.max.ms)"
+    )
+    assert (
+        for_a_person("packing.OutOfPlaces: r, partition 0, offset 9 is beyond") == "r, partition 0, offset 9 is beyond"
+    )
+    assert for_a_person("[STREAM_FAILED] org.apache.kafka.common.errors.TimeoutException: no answer") is None
+
+
+@pytest.mark.parametrize(
+    ("java", "sentence"),
+    [
+        ("topics: [orders]", "read topic orders: grant this principal Describe and Read"),
+        ("topics: [orders, offers]", "read topic orders, offers: grant this principal Describe and Read"),
+        ("topics: [q.shuffled]", "write to topic q.shuffled: grant this principal Describe and Write"),
+        ("group: spark-kafka-source-7", "read as group spark-kafka-source-7: grant this principal Read on the group"),
+    ],
+)
+def test_a_right_that_is_missing_is_told_at_once(java: str, sentence: str) -> None:
+    why = f"[STREAM_FAILED] Query [id = 7] terminated with exception: Not authorized to access {java} SQLSTATE: XXKST"
+    assert for_a_person(why, {"orders", "offers"}) == f"Kafka does not allow it to {sentence}"

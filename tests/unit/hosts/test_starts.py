@@ -10,14 +10,17 @@ import pytest
 from biclique.core.places import last_place
 from biclique.hosts.shuffle.packing import dispatcher_of
 from biclique.hosts.shuffle.starts import first_places, starts_of
+from biclique.hosts.shuffle.taken import taken_of
 from biclique.hosts.units.founding import begin_owners
 from biclique.plan.make import make_plan
 from biclique.plan.table import first_table
 from biclique.ports.log import Bounds
-from biclique.ports.refusals import UnfitTopic
+from biclique.ports.refusals import UnfitTopic, Unreachable
 from biclique.query.compile import compile_manifest
 from biclique.query.model import Query
-from biclique.tiers.dispatcher import dispatcher_producer
+from biclique.tiers.dispatcher import Dispatcher, dispatcher_producer
+from biclique.tiers.effects import Commit, Outcome
+from biclique.tiers.messages import Address, Heartbeat, Topic
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
 from tests.simulation.fake_log import FakeLog
 
@@ -140,3 +143,55 @@ def test_what_cannot_be_had_any_more_is_one_sentence(taken: dict[SourcePartition
 def test_all_taken_and_all_expired_is_no_loss() -> None:
     topics = Broker({R0: 13, R1: 0, S0: 0}, {R0: [], R1: [], S0: []})
     assert starts_of(query_of("earliest"), {R0: 12}, topics)[R0] == 13
+
+
+def test_a_topic_that_retention_has_emptied_behind_its_markers_is_no_loss() -> None:
+    """A producer's transaction ended at 13 and 14; the dispatcher had heard that nothing else stands there."""
+    query, topics = query_of("earliest"), Broker({R0: 15, R1: 0, S0: 0}, {R0: [], R1: [], S0: []})
+    dispatcher = Dispatcher(make_plan(query), 0, (R0,), DispatcherProgress(last={R0: 12}))
+    with pytest.raises(UnfitTopic, match="offsets from 13 on were not read yet"):
+        starts_of(query, dispatcher.progress.last, topics)
+    turn = dispatcher.turn([(0, Heartbeat(0, 0, 12, 1, 1, read_to=15))], 1, first_table(make_plan(query)), 1)
+    assert turn is not None
+    assert starts_of(query, turn.progress.last, topics)[R0] == 15
+
+
+@pytest.mark.parametrize(("last", "begins"), [(None, 12), (3, 12), (None, 8)])
+def test_what_retention_removed_while_a_dispatcher_was_down_is_lost_only_if_it_is_not_in_shuffled(
+    last: int | None, begins: int
+) -> None:
+    """Offsets up to 7 were read and lie in shuffled; their dispatcher had taken those up to `last`. By now the topic
+    begins at 12, where 8 to 11 were never read, or at 8."""
+    query, log = query_of("earliest"), FakeLog()
+    plan, client = make_plan(query), log.client()
+    topics = Broker({R0: begins, R1: 0, S0: 0}, {R0: [1], R1: [], S0: []})
+    owner, shuffled = dispatcher_producer(dispatcher_of(R0, 2)), Address(Topic.SHUFFLED, dispatcher_of(R0, 2))
+    client.fence(owner)
+
+    def takes(to: int, offset: int) -> None:
+        request = Commit(owner, owner, (), DispatcherProgress(offset=offset, last={R0: to}))
+        assert client.commit(request) is Outcome.COMMITTED
+
+    log.append(shuffled, [Heartbeat(0, 0, 3, 1, 1), Heartbeat(0, 0, 7, 2, 1)])  # in place of two blocks
+    if last is not None:
+        takes(last, 1)
+
+    def starts() -> dict[SourcePartition, int]:
+        taken = taken_of(plan, log, client)
+        return starts_of(query, taken.last, topics, under_way=taken.under_way)
+
+    with pytest.raises(Unreachable, match="may be on their way to a dispatcher that is down or behind"):
+        starts()
+    takes(7, 2)
+    if begins == 8:
+        assert starts()[R0] == 8
+    else:
+        with pytest.raises(UnfitTopic, match="offsets from 8 on were not read yet: its retention"):
+            starts()
+
+
+def test_a_topic_that_began_late_is_read_at_once_where_nothing_was_sent_before() -> None:
+    query, log, topics = query_of("earliest"), FakeLog(), Broker({R0: 10, R1: 0, S0: 0}, {R0: [1], R1: [], S0: []})
+    log.append(Address(Topic.SHUFFLED, dispatcher_of(R1, 2)), [Heartbeat(0, 1, -1, 1, 1)])  # another dispatcher's
+    taken = taken_of(make_plan(query), log, log.client())
+    assert starts_of(query, taken.last, topics, under_way=taken.under_way) == {R0: 10, R1: 0, S0: 0}

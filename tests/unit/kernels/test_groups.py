@@ -97,8 +97,8 @@ def test_bytes_come_and_go_with_texts_and_values() -> None:
         if rng.random() < 0.4:
             groups.drop(groups.keys[: int(rng.integers(0, 3))])
         again = Groups(items, [STRING])
-        for part in groups.snapshots(100, 1 << 20):
-            again.merge(part)
+        for part in groups.snapshots(groups.keys, 100, 1 << 20):
+            again.merge(part.shares)
         assert again.bytes == groups.bytes
         assert groups.bytes >= sum(len((text or "").encode()) for key in groups.keys for text in held(groups, key))
     groups.drop(groups.keys)
@@ -117,8 +117,8 @@ def test_a_snapshot_does_not_depend_on_the_order_of_arrival() -> None:
     first.merge(shares(items, ["k"] * 4, ["x", "é", "", "y"], STRING))
     second.merge(shares(items, ["k"] * 4, ["y", "", "é", "x"], STRING))
     for groups in (first, second):
-        (snapshot,) = groups.snapshots(4, 1 << 20)
-        assert plain(snapshot.states[0][0]) == ["", "x", "y", "é"]
+        (snapshot,) = groups.snapshots(groups.keys, 4, 1 << 20)
+        assert plain(snapshot.shares.states[0][0]) == ["", "x", "y", "é"]
 
 
 @pytest.mark.parametrize(("rows_max", "bytes_max"), [(1, 1 << 20), (7, 1 << 20), (1 << 20, 1), (1 << 20, 200)])
@@ -130,12 +130,16 @@ def test_the_parts_of_a_snapshot_are_bounded_also_within_a_group(rows_max: int, 
     ]
     groups = Groups(items, [STRING])
     groups.merge(shares(items, ["k", "long" * 20, "k"] * 10, ["x" * (i % 19) for i in range(30)], STRING))
-    again, parts = Groups(items, [STRING]), list(groups.snapshots(rows_max, bytes_max))
-    for part in parts:
+    again, parts = Groups(items, [STRING]), list(groups.snapshots(groups.keys, rows_max, bytes_max))
+    assert [key for part in parts for key in part.whole] == groups.keys, "each is whole once"
+    begun = 0
+    for part, goes_on in [(part.shares, part.goes_on) for part in parts]:
+        begun += len(set(plain(part.keys[0]))) - goes_on
         size = sum(column.nbytes for column in (*part.keys, *(c for state in part.states for c in state)))
         assert len(part) <= rows_max and (size <= bytes_max or len(part) == 1)
         again.merge(part)
     assert len(parts) > 2 and again.bytes == groups.bytes
+    assert begun == len(groups), "a part says whether its first group began before"
     assert [plain(c) for c in again.rows(groups.keys)] == [plain(c) for c in groups.rows(groups.keys)]
     assert [again.newest(key) for key in groups.keys] == [groups.newest(key) for key in groups.keys]
 

@@ -25,7 +25,7 @@ from biclique.plan.cost import (
     traffic_biclique,
     traffic_matrix,
 )
-from biclique.tiers import state
+from biclique.tiers import sealed_groups, state
 
 SIDE = Load(rows=1e6, rate=1e3, row_bytes=100)  # both sides at equal bytes a second, as in the paper's runs
 JB8, JB16, JB36, JB64 = (Grid((units // 2, units // 2)) for units in (8, 16, 36, 64))
@@ -99,7 +99,7 @@ def test_the_constants_are_those_of_the_code_that_the_plan_may_not_know() -> Non
     assert cost.DOMINANCE_FANOUT == dominance.FANOUT
     assert (cost.ARCHIVES_PER_WINDOW, cost.SEGMENT_ROWS_MIN) == (state.ARCHIVES_PER_WINDOW, state.SEGMENT_ROWS_MIN)
     assert (cost.GROUP_BYTES, cost.STATE_BYTES) == (groups.GROUP_BYTES, groups.STATE_BYTES)
-    assert cost.VALUE_BYTES == groups.VALUE_BYTES
+    assert (cost.VALUE_BYTES, cost.CHECKPOINTED_BYTES) == (groups.VALUE_BYTES, sealed_groups.GROUP_BYTES)
     assert (cost.BLOCK, cost.SUM_FANOUT) == (prefix_sums.BLOCK, prefix_sums.FANOUT)
     assert range_totals.SUMMABLE_INDEXES == build.SUMMABLE
     assert cost.DIRECTED_ROWS_MIN == runs.DIRECTED_ROWS_MIN

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from biclique.ports.kafka_log import KafkaSettings
 from biclique.ports.kafka_security import client_settings, spark_options
 from biclique.ports.secrets import Secret, secret_of
 from biclique.query.errors import QueryError
@@ -30,6 +31,12 @@ def test_a_password_goes_by_scram_over_tls_unless_the_secret_says_otherwise(tmp_
         "sasl.password": HUSH,
         "ssl.ca.location": str(tmp_path / "kafka-user" / "ca.crt"),
     }
+
+
+def test_what_a_log_is_made_with_does_not_show_the_values(tmp_path: Path) -> None:
+    settings = KafkaSettings(client_settings(of(tmp_path, WHO)), "q")
+    assert HUSH in settings.client.values()
+    assert HUSH not in f"{settings!r} {settings}"
 
 
 def test_spark_is_told_where_the_secret_is_and_not_what_it_is(tmp_path: Path) -> None:

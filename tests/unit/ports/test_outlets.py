@@ -10,30 +10,18 @@ import pyarrow as pa
 import pytest
 
 from biclique.core.rows import Vector
-from biclique.ports.outlets import ARROW_BYTES, ARROW_ROWS, Outlets
+from biclique.ports.outlets import STRETCH_BYTES, STRETCH_ROWS, Outlets
 from biclique.query.compile import compile_manifest
 from biclique.tiers.messages import DeadRecord, LateTuples, Results, SetAside
+from tests.unit.tiers.on_topics import on_topics
 
-MANIFEST = """
-apiVersion: biclique.dev/v1alpha1
-kind: JoinQuery
-metadata: {{name: out}}
-spec:
-  sources:
-    - name: r
-      schema: "k INT, s STRING, d DECIMAL(6, 2), at TIMESTAMP, unused BIGINT"
-      eventTime: {{column: at}}
-      kafka: {{bootstrapServers: "b:1", topic: r, format: json}}
-    - {{name: s, schema: "k INT", kafka: {{bootstrapServers: "b:1", topic: s, format: json}}}}
-  sql: "{sql}"
-  delivery: {delivery}
-  output: {{kafka: {{bootstrapServers: "b:1", topic: pairs, format: {shape}}}}}
-"""
+SCHEMA = "k INT, s STRING, d DECIMAL(6, 2), at TIMESTAMP, unused BIGINT"
 ROWS = "SELECT r.s AS s, r.d AS d, r.at AS at FROM r JOIN s ON r.k = s.k WITHIN 1 MINUTE"
 
 
 def outlets(shape: str = "json", sql: str = ROWS, delivery: str = "exactlyOnce") -> Outlets:
-    return Outlets(compile_manifest(MANIFEST.format(shape=shape, sql=sql, delivery=delivery)))
+    more, out = f"delivery: {delivery}", f"topic: pairs, format: {shape}"
+    return Outlets(compile_manifest(on_topics(sql, more, r=SCHEMA, of_r="eventTime: {column: at}", out=out)))
 
 
 def results(texts: list[str], valid: list[bool] | None = None) -> Results:
@@ -50,21 +38,32 @@ def results(texts: list[str], valid: list[bool] | None = None) -> Results:
 
 def test_a_row_is_one_object_keyed_by_its_id_and_without_a_line_end() -> None:
     texts = ['"quoted"\n', "", "ü"]
-    parcels = list(outlets().results(results(texts, [True, False, True])))
-    rows = [json.loads(parcel.value) for parcel in parcels]
+    (mail,) = outlets().results(results(texts, [True, False, True]))
+    rows = [json.loads(value) for value in mail.values]
     assert [row["s"] for row in rows] == ['"quoted"\n', None, "ü"]
     assert rows[0]["d"] == -12.5
     assert rows[0]["at"] == "1969-12-31T23:59:59.999999Z"
     assert [list(row) for row in rows] == [["s", "d", "at", "_result_id"]] * 3
-    assert [parcel.key for parcel in parcels] == [f"8{'0' * 15}{n:016x}".encode() for n in range(3)]
-    assert [row["_result_id"].encode() for row in rows] == [parcel.key for parcel in parcels]
-    assert not any(parcel.value.endswith(b"\n") or parcel.headers for parcel in parcels)
+    assert mail.keys == [f"8{'0' * 15}{n:016x}".encode() for n in range(3)]
+    assert [row["_result_id"].encode() for row in rows] == mail.keys
+    assert not mail.headers
+    assert not any(value.endswith(b"\n") for value in mail.values)
+
+
+def test_rows_are_encoded_by_stretches_and_keep_their_order() -> None:
+    texts = [str(n) for n in range(2 * STRETCH_ROWS + 1)]
+    mails = list(outlets().results(results(texts)))
+    assert [len(mail.values) for mail in mails] == [STRETCH_ROWS, STRETCH_ROWS, 1]
+    found = [json.loads(value) for mail in mails for value in mail.values]
+    assert [row["s"] for row in found] == texts
+    assert [row["_result_id"].encode() for row in found] == [key for mail in mails for key in mail.keys]
 
 
 def test_an_arrow_message_brings_the_ids_as_its_last_column() -> None:
-    (parcel,) = outlets("arrow").results(results(["a", "b"]))
-    table = pa.ipc.open_stream(parcel.value).read_all()
-    assert parcel.key is None
+    (mail,) = outlets("arrow").results(results(["a", "b"]))
+    (value,) = mail.values
+    table = pa.ipc.open_stream(value).read_all()
+    assert list(mail.keys) == [None]
     assert table.schema.types == [pa.string(), pa.decimal128(6, 2), pa.timestamp("us", "UTC"), pa.binary(16)]
     assert table.column_names == ["s", "d", "at", "_result_id"]
     assert table.column("_result_id").to_pylist() == [
@@ -73,13 +72,14 @@ def test_an_arrow_message_brings_the_ids_as_its_last_column() -> None:
 
 
 @pytest.mark.parametrize(
-    "texts", [[""] * (2 * ARROW_ROWS + 1), ["x" * 100_000] * 20, ["x" * (2 * ARROW_BYTES), "", "y"]]
+    "texts", [[""] * (2 * STRETCH_ROWS + 1), ["x" * 100_000] * 20, ["x" * (2 * STRETCH_BYTES), "", "y"]]
 )
 def test_arrow_messages_are_cut_by_rows_and_by_bytes(texts: list[str]) -> None:
-    tables = [pa.ipc.open_stream(parcel.value).read_all() for parcel in outlets("arrow").results(results(texts))]
+    mails = outlets("arrow").results(results(texts))
+    tables = [pa.ipc.open_stream(value).read_all() for mail in mails for value in mail.values]
     assert len(tables) > 1
     assert all(len(table) == 1 or table.nbytes < 1 << 20 for table in tables)
-    assert max(map(len, tables)) <= ARROW_ROWS
+    assert max(map(len, tables)) <= STRETCH_ROWS
     assert [text for table in tables for text in table.column("s").to_pylist()] == texts
 
 

@@ -90,6 +90,35 @@ def test_a_restore_has_what_comes_back_in_time() -> None:
     assert patient(inner, clock).load(OWNER) == (MANIFEST,)
 
 
+def test_a_restore_that_is_answered_too_slowly_finds_nothing_more_and_the_next_one_begins_anew() -> None:
+    inner, clock = Troubled(), Hand()
+    inner.put("a", b"x")
+    inner.publish(OWNER, MANIFEST)
+    store = patient(inner, clock)
+    inner.trouble = lambda: clock.sleep(4.0)
+    assert store.load(OWNER) == (MANIFEST,)
+    found = [store.get("a") for _ in range(100)]
+    assert found[:2] == [b"x", b"x"] and not any(found[2:])
+    assert clock.now == 12.0
+    inner.trouble = lambda: None
+    assert store.get("a") is None, "its manifest is given up: what is replayed already is not read"
+    assert store.load(OWNER) == (MANIFEST,)
+    assert store.get("a") == b"x"
+
+
+def test_a_large_restore_from_a_prompt_store_may_take_as_long_as_it_takes() -> None:
+    inner, clock = Troubled(), Hand()
+    inner.put("a", b"x")
+    inner.publish(OWNER, MANIFEST)
+    store = patient(inner, clock)
+    inner.trouble = lambda: clock.sleep(0.4)
+    store.load(OWNER)
+    assert all(store.get("a") == b"x" for _ in range(1000))
+    inner.put("b", bytes(1 << 20))
+    inner.trouble = lambda: clock.sleep(1.0)
+    assert all(store.get("b") for _ in range(1000)), "a blob of a megabyte may take a second"
+
+
 def test_a_write_is_tried_once_and_costs_no_more() -> None:
     inner, clock = Troubled(), Hand()
     store = patient(inner, clock)
@@ -102,7 +131,7 @@ def test_a_write_is_tried_once_and_costs_no_more() -> None:
 def test_a_call_that_does_not_end_is_cut_and_the_next_one_is_made() -> None:
     inner, cut = Troubled(), threading.Event()
     inner.trouble = lambda: (cut.wait(60), away())[1]
-    store = PatientStore(inner, "the store", cut.set, Patience(call_s=0.05))
+    store = PatientStore(inner, "the store", cut.set, Patience(call_s=1.0))
     began = time.monotonic()
     assert not store.put("a", b"x")
     assert time.monotonic() - began < 20

@@ -24,21 +24,11 @@ from biclique.tiers.messages import (
     SetAside,
 )
 from tests.unit.tiers.building import plan, rows, source_block
+from tests.unit.tiers.on_topics import on_topics
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 JOIN = plan("SELECT r.v FROM r JOIN s ON r.k = s.k")
 COUNTING = plan("SELECT r.k, COUNT(*) AS n FROM r JOIN s ON r.k = s.k GROUP BY r.k")
-MANIFEST = """
-apiVersion: biclique.dev/v1alpha1
-kind: JoinQuery
-metadata: {name: followed}
-spec:
-  sources:
-    - {name: r, schema: "k BIGINT", kafka: {bootstrapServers: "b:1", topic: r, format: json}}
-    - {name: s, schema: "k BIGINT", kafka: {bootstrapServers: "b:1", topic: s, format: json}}
-  sql: "SELECT r.k FROM r JOIN s ON r.k = s.k"
-  output: {kafka: {bootstrapServers: "b:1", topic: out, format: FORMAT}}
-"""
 WIDTH = len(JOIN.stages[0].sides[0].columns)
 NUMBERS = np.arange(2, dtype=np.int64)
 IDS = np.arange(2, dtype=np.uint64)
@@ -67,7 +57,7 @@ def test_over_the_wire_and_back(record: Record, wire: Wire) -> None:
 
 @pytest.mark.parametrize("form", ["json", "arrow"])
 def test_what_leaves_takes_it_along(form: str) -> None:
-    outlets = Outlets(compile_manifest(MANIFEST.replace("FORMAT", form)))
+    outlets = Outlets(compile_manifest(on_topics(r="k BIGINT", s="k BIGINT", out=f"topic: out, format: {form}")))
 
     def headers(trace: str) -> list[Any]:
         results = Results((Vector(NUMBERS),), IDS, IDS, NUMBERS, trace)

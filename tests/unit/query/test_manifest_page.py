@@ -17,11 +17,12 @@ import yaml
 
 from biclique.cli import main, stating
 from biclique.hosts.outputs import FOLDERS
-from biclique.query import manifest, quantities
-from biclique.query.complaints import _FORMS
+from biclique.query import manifest, pod, quantities
+from biclique.query.complaints import FORMS
 from biclique.query.document import BYTES_MAX, DEPTH_MAX
 from biclique.query.manifest import Manifest
 from biclique.query.one_machine import FOR_A_CLUSTER
+from biclique.query.quantities import QUANTITY
 
 PAGE = Path(__file__).parents[3] / "docs" / "manifest.md"
 POSITIVE = sorted((Path(__file__).parent / "positive").glob("*.yaml"))
@@ -29,7 +30,6 @@ BEGIN = "<!-- keys: made from query/manifest.py by UPDATE_GOLDEN=1 pytest tests/
 END = "<!-- end of keys -->"
 SCHEMA = Manifest.model_json_schema(by_alias=True)
 UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000))
-NAMED = {"A number and a unit": "duration", "Bytes, with": "memory", "Processors, or": "cpu"}
 
 
 # --- what the code says ----------------------------------------------------------------------------------------------
@@ -82,12 +82,9 @@ def reference(kind: dict[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def takes(kind: dict[str, Any], key: str = "") -> str:
-    if key in ("cpu", "memory"):
-        return key  # where it may be absent too, which hides the description
-    for begin, name in NAMED.items():
-        if str(kind.get("description", "")).startswith(begin):
-            return name
+def takes(kind: dict[str, Any]) -> str:
+    if QUANTITY in kind:
+        return str(kind[QUANTITY])
     inner, suffix = reference(kind)
     if inner:
         return (
@@ -113,10 +110,8 @@ def takes(kind: dict[str, Any], key: str = "") -> str:
             return "`true`, `false`"
         case "object":
             return f"names, each with {takes(kind['additionalProperties'])}"
-        case "string" if kind.get("pattern", "").endswith("(ms|s|m|h|d)$"):
-            return "duration"
         case "string":
-            return _FORMS[kind["pattern"]].removeprefix("use ").removeprefix("write ") if "pattern" in kind else "text"
+            return FORMS[kind["pattern"]].removeprefix("use ").removeprefix("write ") if "pattern" in kind else "text"
     return "anything"
 
 
@@ -126,13 +121,13 @@ def bounded(what: str, kind: dict[str, Any]) -> str:
     return f"{what}, {kind['minimum']:,} to {kind['maximum']:,}" if "minimum" in kind else what
 
 
-def default(kind: dict[str, Any], key: str, required: bool) -> str:
+def default(kind: dict[str, Any], required: bool) -> str:
     if required:
         return "required"
     value = kind.get("default")
     if value is None or value in ([], {}, "") or isinstance(value, dict):
         return ""
-    match takes(kind, key):
+    match takes(kind):
         case "duration" if not value:
             return "`0s`"
         case "duration":
@@ -188,8 +183,8 @@ def table(block: str, places: list[str], given: dict[str, str]) -> str:
         shown = "" if is_block or not example else f"`{short(example)}`"
         cells = (
             f"`{key}`{star}",
-            takes(kind, key),
-            default(kind, key, key in body.get("required", ())),
+            takes(kind),
+            default(kind, key in body.get("required", ())),
             shown,
             meaning(block, key),
         )
@@ -236,7 +231,7 @@ def test_the_bounds_of_the_text_are_those_of_the_code() -> None:
 def test_the_exit_codes_are_those_of_the_command() -> None:
     page = PAGE.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("##")[0]
     ours = (stating.DONE, stating.USER_ERROR, stating.OUT_OF_MEMORY, stating.FAILED, stating.REFUSED)
-    codes = (*ours, stating.INTERRUPTED)
+    codes = (*ours, pod.OLD_COPY, stating.INTERRUPTED)
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)] == list(codes)
     assert [int(code) for code in re.findall(r"^\| (\d+) +\|", main.__doc__ or "", re.MULTILINE)] == list(codes)
 

@@ -42,7 +42,7 @@ def test_a_key_that_is_set_is_named(key: str) -> None:
     "setting",
     [
         *("joiners: {replicas: 3, memory: 1Gi}", "plan: {strategy: random, transport: auto}", "suspend: false"),
-        *("scaling: {policy: none}", "tiers: {executors: 1}", "topics: {replication: 3}", "delivery: exactlyOnce"),
+        *("scaling: {policy: none}", "tiers: {executors: 1}", "topics: {partitions: 4}", "delivery: exactlyOnce"),
     ],
 )
 def test_what_is_used_or_says_what_holds_anyway_is_not_named(setting: str) -> None:

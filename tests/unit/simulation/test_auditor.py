@@ -29,7 +29,7 @@ def evidence_of(wanted: Callable[[World], bool]) -> Evidence:
         world.run()
         evidence = world.evidence()
         filed = {address.topic for address, log in evidence.logs.items() if log}
-        if {Topic.OUTPUT, Topic.DEAD} <= filed:
+        if {Topic.OUTPUT, Topic.DEAD, Topic.LATE} <= filed:
             return evidence
     raise AssertionError("no run has what is asked for")
 

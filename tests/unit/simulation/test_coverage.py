@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.simulation.coverage import KINDS, matrix, table, unseen
-from tests.simulation.focus import FOCUSES, HALVES, HALVES_SHARE, SHARE, focus_of
+from tests.simulation.focus import (
+    FOCUSES,
+    HALVES,
+    HALVES_SHARE,
+    ROOM,
+    ROOM_SHARE,
+    SHARE,
+    WATERMARKS,
+    WATERMARKS_SHARE,
+    focus_of,
+)
 from tests.simulation.runs import STORY_HEAD, STORY_TAIL, folded, run_of
 
 
@@ -31,8 +41,9 @@ def test_the_table_has_every_kind_and_its_number_once() -> None:
 
 def test_a_share_of_the_seeds_has_a_focus_each() -> None:
     names = Counter(focus_of(seed).name for seed in range(3000))
-    assert set(names) == {"none", HALVES.name, *(focus.name for focus in FOCUSES)}
-    assert abs(names["none"] / 3000 - (1 - SHARE) * (1 - HALVES_SHARE)) < 0.05
+    assert set(names) == {"none", *(focus.name for focus in (HALVES, ROOM, WATERMARKS, *FOCUSES))}
+    left = (1 - SHARE) * (1 - HALVES_SHARE) * (1 - ROOM_SHARE) * (1 - WATERMARKS_SHARE)
+    assert abs(names["none"] / 3000 - left) < 0.05
 
 
 def test_a_long_story_is_folded_in_its_middle() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +49,9 @@ class Bench:
         )
         self.log: list[object] = []
         self.written: list[tuple[object, ...]] = []
+        self.blobs: dict[str, bytes] = {}
+        self.published: Manifest | None = None  # what a merger that dies in `run` is restored from
+        self._serial = 0
 
     def share(self, epoch: int, keys: Sequence[int], times: Sequence[int], sender: int = 0) -> None:
         """One match for each key."""
@@ -105,11 +109,11 @@ class Bench:
                 continue
             for offset in self.merger.missing(frontier):
                 self.read_again += 1
-                self.merger.restore(self.log[offset])  # type: ignore[arg-type]
+                self.merger.restore(offset, self.log[offset])  # type: ignore[arg-type]
             for turn in self.merger.step(frontier):
                 self._keep(turn)
                 if crash():
-                    self.restart(False)
+                    self._restore(self.published)
                     break
 
     def finish(self) -> None:
@@ -123,14 +127,23 @@ class Bench:
             self.written += list(zip(*(column.values.tolist() for column in record.columns), strict=True))
         self.merger.committed(turn)
 
+    def publish(self) -> Manifest:
+        self.seal()
+        self.published = self.merger.manifest(1)
+        return self.published
+
     def restart(self, from_manifest: bool) -> None:
-        manifest = None
-        blobs: list[tuple[int, int, bytes]] = []
-        if from_manifest:
-            blobs, offset = list(self.merger.seal()), self.merger.progress.offset
-            refs = tuple(BlobRef(f"{what}", what, rows, checksum(data), False) for what, rows, data in blobs)
-            frontier = self.merger.progress.frontier
-            manifest = Manifest(1, frontier, frontier, offset, refs)
+        self._restore(self.publish() if from_manifest else None)
+
+    def _restore(self, manifest: Manifest | None) -> None:
         self.merger = Merger(self.plan, 0, self.merger.progress, manifest, self.hold, self.written_max, self.shares_max)
-        for ref, (_, _, data) in zip(manifest.blobs if manifest else (), blobs, strict=True):
-            self.merger.load(ref, data)
+        for ref in manifest.blobs if manifest else ():
+            assert ref.checksum == checksum(self.blobs[ref.name])
+            self.merger.load(ref, self.blobs[ref.name])
+
+    def seal(self, most: int = 1 << 30) -> list[tuple[BlobRef, bytes]]:
+        """The blobs that were put: so many at most, and then it is left."""
+        self._serial += 1
+        put = list(islice(self.merger.seal(1, self._serial), most))
+        self.blobs |= {ref.name: data for ref, data in put}
+        return put

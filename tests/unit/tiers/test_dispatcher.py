@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biclique.core.stamps import POSITIONS_PER_EPOCH, epoch_of
+from biclique.core.stamps import EPOCH_MAX, POSITIONS_PER_EPOCH, epoch_of
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
 from biclique.query.errors import QueryError
 from biclique.routing.protocol import Role
 from biclique.routing.table import RoutingTable
-from biclique.tiers.dispatcher import ANSWER_MS, HEARTBEAT_MS, Dispatcher, Turn, dispatcher_producer
-from biclique.tiers.messages import TIME_NEVER, Block, LateTuples, Record, SetAside, Signal
+from biclique.tiers.dispatcher import ANSWER_MS, HEARTBEAT_MS, WALL_MS_MAX, Dispatcher, Turn, dispatcher_producer
+from biclique.tiers.messages import TIME_NEVER, UNREAD, Block, LateTuples, Record, SetAside, Signal
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
 from tests.unit.tiers.building import beat, numbered, plan, signal, source_block
 
@@ -132,6 +132,18 @@ def test_an_epoch_is_above_the_own_last_whatever_the_clock_says() -> None:
     assert signal_of(desk.sent(source_block([1], predecessor=0))).epoch == first.epoch + 1
 
 
+@pytest.mark.parametrize("year_ms", [WALL_MS_MAX + 1, EPOCH_MAX + 1, 1 << 62])
+def test_a_clock_that_shows_a_year_without_stamps_says_nothing(year_ms: int) -> None:
+    """It did so for a moment, and epochs never fall: without tuples nothing would have noticed."""
+    desk = Desk()
+    desk.turn(source_block([0]))
+    before, desk.now = desk.dispatcher.progress.epoch, year_ms
+    assert signal_of(desk.sent()).epoch == before + 1
+    desk.now = 2000
+    assert stored_ids(desk.sent(source_block([1], predecessor=0))) == [1]
+    assert desk.dispatcher.progress.epoch == 2000
+
+
 def test_an_epoch_is_at_least_the_greatest_heard() -> None:
     desk = Desk()
     desk.dispatcher.hear([(0, signal(OTHER, 5000))], 1)
@@ -179,6 +191,14 @@ def test_a_heartbeat_at_another_position_proves_nothing() -> None:
     desk.turn(source_block([0, 1]), beat(1, 0))
     assert not signal_of(desk.sent(beat(5, 100))).idle
     assert not signal_of(desk.sent(beat(1, 200))).idle
+
+
+def test_idle_ends_with_a_heartbeat_that_is_not_caught_up() -> None:
+    desk = Desk()
+    assert signal_of(desk.sent(source_block([0, 1]), beat(1, 0), beat(1, 60))).idle
+    assert not signal_of(desk.sent(beat(UNREAD, 70))).idle
+    assert not signal_of(desk.sent(beat(1, 130))).idle, "proved anew"
+    assert signal_of(desk.sent(beat(1, 190))).idle
 
 
 def test_an_idle_dispatcher_signals_the_least_watermark_of_those_that_are_not() -> None:

@@ -47,6 +47,24 @@ def test_the_watermark_uses_signals_at_or_below_the_frontier_only() -> None:
     assert box.watermark_at(9) == 60
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_signals_that_say_nothing_new_are_not_kept(seed: int) -> None:
+    """One sender is silent for long; the other's watermark rises five times meanwhile."""
+    rng = np.random.default_rng(seed)
+    rises, box = sorted(rng.integers(1, 1000, 5).tolist()), inbox()
+    said = [signal(ONE, epoch, watermark=sum(rise <= epoch for rise in rises)) for epoch in range(1, 1000)]
+    box.take_signal(0, signal(TWO, 1, watermark=99))
+    for one in said:
+        box.take_signal(0, one)
+    assert len(box._signals[ONE]) <= 2 * len(rises) + 2
+    box.take_signal(0, signal(TWO, 1000, watermark=99))
+    assert box.frontier(TABLE) == 999
+    for frontier in sorted(rng.integers(1, 1000, 50).tolist()):
+        assert box.watermark_at(frontier) == max(one.watermark for one in said if one.epoch <= frontier)
+        if rng.random() < 0.5:
+            box.advance(frontier)
+
+
 def test_rows_of_one_block_are_handed_on_epoch_by_epoch() -> None:
     box = inbox()
     given = rows([1, 2, 2, 5], [0, 0, 0, 0], [1, 2, 3, 4])

@@ -24,6 +24,18 @@ def test_every_changed_group_is_written_again() -> None:
     assert bench.written == [(5, 2, 10), (6, 1, 6), (5, 3, 15)]
 
 
+def test_no_group_falls_back_where_a_crash_cut_a_step_and_less_is_read_at_a_time_behind_it() -> None:
+    bench = Bench(COUNTS, written_max=replace(WRITTEN_MAX, groups=2))
+    for epoch in (1, 2, 3):
+        bench.share(epoch, [5, 6, 7, 8], [0] * 4)
+        bench.signal_all(epoch, 0)
+    crashes, reads = iter([True]), iter([1 << 30])
+    bench.run(lambda: next(crashes, False), lambda: next(reads, 1))
+    for group in (5, 6, 7, 8):
+        counts = [count for key, count, _ in bench.written if key == group]
+        assert counts == sorted(counts) and counts[-1] == 3, bench.written
+
+
 def test_a_bounded_run_writes_each_group_once_at_its_end() -> None:
     bench = Bench(COUNTS, hold=True)
     for epoch in (1, 2):
@@ -145,6 +157,54 @@ def test_half_a_step_is_made_again_as_a_whole_however_little_a_read_brings(sql: 
     assert sorted(row[0] for row in bench.written) == list(range(10, 30))
 
 
+@pytest.mark.parametrize("sql", [TUMBLE, DISTINCT])
+def test_half_a_step_is_made_again_by_the_watermark_it_had_also_where_a_signal_is_not_read_again(sql: str) -> None:
+    """One sender is ahead, with a signal and no shares: the checkpoint is behind it, and so the restart."""
+    bench = Bench(sql, written_max=WrittenMax(1))
+    ahead, *others = bench.senders
+    bench.share(1, [5, 6, 7], [MS, MS, MS])
+    bench.signal_all(1, MS)
+    bench.log.append(signal(ahead, 2, 50 * MS))
+    bench.run()
+    bench.publish()
+    bench.log += [signal(sender, 2, 50 * MS) for sender in others]
+    bench.run(crash=lambda: len(bench.written) == 1 and bench.merger.progress.frontier == 1)
+    bench.signal_all(3, 50 * MS)
+    bench.run()
+    assert sorted(row[0] for row in bench.written) == [5, 6, 7]
+
+
+@pytest.mark.parametrize("sql", [COUNTS, TUMBLE, DISTINCT, EVER])
+@pytest.mark.parametrize("seed", range(8))
+def test_restarts_from_the_last_checkpoint_change_nothing_where_senders_are_far_apart(sql: str, seed: int) -> None:
+    """Some signal ahead of the others, most often without shares, which would hold the offset back."""
+    rng = np.random.default_rng(seed)
+    plain, shaken = Bench(sql), Bench(sql, written_max=WrittenMax(1 + seed % 2))
+    marks = np.cumsum(rng.integers(0, 25 * MS, 40)).tolist()  # the watermark at each epoch
+    reached = [0] * len(plain.senders)
+    while min(reached) < 20:
+        sender = int(rng.choice([n for n, to in enumerate(reached) if to < min(reached) + 10]))
+        before, reached[sender] = reached[sender], reached[sender] + int(rng.integers(1, 5))
+        epoch, to = before + 1, reached[sender]
+        share = (rng.integers(0, 3, 2).tolist(), (marks[epoch - 1] + rng.integers(0, 20 * MS, 2)).tolist())
+        some = rng.random() < 0.4
+        for bench in (plain, shaken):
+            if some:
+                bench.share(epoch, *share, sender=sender)
+            bench.log.append(signal(bench.senders[sender], to, marks[to]))
+        plain.run()
+        shaken.run(crash=lambda: bool(rng.random() < 0.3), most=lambda: int(rng.integers(0, 9)))
+        if not shaken.merger.replaying and shaken.merger.progress.cursor is None and rng.random() < 0.5:
+            shaken.publish()
+    for bench in (plain, shaken):
+        bench.signal_all(100, marks[-1] + 200 * MS)
+        bench.run()
+    if sql == COUNTS:
+        assert _standing(shaken.written) == _standing(plain.written)
+    else:
+        assert sorted(shaken.written) == sorted(plain.written)
+
+
 @pytest.mark.parametrize("written_max", [WRITTEN_MAX, WrittenMax(1), WrittenMax(3)])
 @pytest.mark.parametrize("sql", [COUNTS, TUMBLE, DISTINCT, EVER])
 @pytest.mark.parametrize("seed", range(12))
@@ -180,7 +240,7 @@ def test_restarts_and_checkpoints_behind_a_farewell_change_nothing(
                     if rng.random() < 0.5:
                         shaken.restart(True)
                     else:
-                        list(shaken.merger.seal())  # it goes on
+                        shaken.seal(int(rng.integers(0, 3)))  # it goes on
     for bench in (plain, shaken):
         for sender in stay:
             bench._append(signal(bench.senders[sender], 12, watermark + 100 * MS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from biclique.hosts.perform import Performer
@@ -17,7 +18,7 @@ from biclique.tiers.effects import Commit, Consult, Orders, Read, Rest
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.loops import ReadLimits, dispatcher_loop
 from biclique.tiers.merger import merger_producer
-from biclique.tiers.messages import Address, Block, Record, Signal, Topic
+from biclique.tiers.messages import Address, Block, Record, Results, Signal, Topic
 from biclique.tiers.pace import QUICK_MS, SLOW_MS, Pace
 from biclique.tiers.progress import JoinerProgress, MergerProgress, SourcePartition
 from biclique.tiers.receivers import reached, receivers
@@ -53,6 +54,15 @@ def test_only_transactions_with_rows_tell_how_quick_they_are() -> None:
     pace.heed(Orders(commit_ms=1))
     pace.heed(Orders(commit_ms=1))
     assert pace.share(1024) == 128
+
+
+def test_results_tell_how_quick_they_are_and_are_not_in_flight() -> None:
+    pace, results = Pace(3, 1 << 30), Results((), *(np.zeros(1, np.uint64),) * 2, np.zeros(1, np.int64))
+    for _ in range(2):
+        pace.sent(1, [(Address(Topic.OUTPUT, "0L0.0"), results)])
+        pace.heed(Orders(commit_ms=1, reached=0))
+    assert pace.share(1024) == 512
+    assert not pace.in_flight
 
 
 def test_what_the_slowest_receiver_has_not_handled_is_in_flight() -> None:

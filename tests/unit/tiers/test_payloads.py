@@ -27,24 +27,14 @@ from biclique.tiers.payload_trimming import PayloadMarks, payload_window_us
 from biclique.tiers.payloads import BlockPlace, Payloads, Wanted, runs_of
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePartition
 from biclique.tiers.transports import Transports
+from tests.unit.tiers.on_topics import on_topics
 
-MANIFEST = """
-apiVersion: biclique.dev/v1alpha1
-kind: JoinQuery
-metadata: {name: q}
-spec:
-  sources:
-    - {name: r, schema: "k INT, t STRING", kafka: {bootstrapServers: "b:1", topic: r, format: json}}
-    - {name: s, schema: "k INT, t STRING", kafka: {bootstrapServers: "b:1", topic: s, format: json}}
-  sql: "SELECT r.t, s.t AS u FROM r JOIN s ON r.k = s.k WITHIN 10 SECONDS"
-  plan: {transport: TRANSPORT}
-  topics: {partitions: 1}
-  output: {kafka: {bootstrapServers: "b:1", topic: out, format: json}}
-"""
+SQL, SCHEMA = "SELECT r.t, s.t AS u FROM r JOIN s ON r.k = s.k WITHIN 10 SECONDS", "k INT, t STRING"
 
 
 def plan(transport: str = "semijoin") -> Plan:
-    return make_plan(compile_manifest(MANIFEST.replace("TRANSPORT", transport)))
+    more = f"plan: {{transport: {transport}}}", "topics: {partitions: 1}"
+    return make_plan(compile_manifest(on_topics(SQL, *more, r=SCHEMA, s=SCHEMA)))
 
 
 def block(first: int, texts: list[str], source: int = 0, filtered: tuple[int, ...] = ()) -> SourceBlock:

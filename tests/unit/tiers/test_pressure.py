@@ -3,6 +3,7 @@ step, and writes what a unit with all the memory it likes would write."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -25,10 +26,12 @@ from biclique.tiers.loops import Watch, joiner_loop
 from biclique.tiers.messages import Address, Block, Record, Results, Topic, unit_address
 from biclique.tiers.pressure import MemoryBudget, Pressure, records_of_a_read
 from biclique.tiers.progress import JoinerProgress
+from biclique.tiers.room import FULL_AT
 from tests.unit.tiers.building import plan, rows, signal
 
 EVER = "SELECT r.k, s.v FROM r JOIN s ON r.k = s.k"
 WINDOW = "SELECT r.k, s.v FROM r JOIN s ON r.k = s.k WITHIN 30 MILLISECONDS"
+LONGER = "SELECT r.k, s.v FROM r JOIN s ON r.k = s.k WITHIN 90 MILLISECONDS"
 EPOCHS, ROWS, LAG = 200, 40, 5
 EPOCH_BYTES = 2 * 2 * ROWS * 48
 MS = 1000
@@ -62,20 +65,32 @@ class Seen:
     stood: int = 0
     checkpoints: int = 0
     read_again: int = 0
-    most_read: int = 0
 
 
 class Unit:
     """One unit of stage 0 over a log in memory; what two dispatchers send is there from the beginning, the second one's
     signals a few epochs late, so that blocks wait."""
 
-    def __init__(self, sql: str) -> None:
+    def __init__(self, sql: str, ahead: int = 1 << 30) -> None:
+        """`ahead`: so many epochs beyond what the unit has handled are sent at most, as by senders that wait for it."""
         self.plan: Plan = replace(plan(sql), dispatchers=2)
         self.table = first_table(self.plan)
         self.unit: UnitId = self.table.units_of_stage(0)[0]
         self.log, self.store = MemoryLog(), MemoryStore()
         start_unit(self.log.client(), self.unit, self.table, 0)
-        self.log.append(unit_address(self.unit), list(self._sent()))
+        self._ahead, self._to_come = ahead, deque(self._sent())
+        self._send()
+
+    def _send(self) -> bool:
+        """False: there is nothing more, or it waits."""
+        sent: list[Record] = []
+        while self._to_come:
+            record = self._to_come[0]
+            if isinstance(record, Block) and record.epoch > max(self.frontier, 0) + self._ahead:
+                break
+            sent.append(self._to_come.popleft())
+        self.log.append(unit_address(self.unit), sent)
+        return bool(sent)
 
     def _sent(self) -> Iterator[Record]:
         rng = np.random.default_rng(3)
@@ -99,14 +114,14 @@ class Unit:
 
     def live(self, limits: JoinerLimits, host: Pressure = Pressure.NONE) -> Seen:
         """Until it finds nothing more to do."""
-        watch, seen, client = Watch(), Seen(), self.log.client()
+        watch, seen, client, read_to = Watch(), Seen(), self.log.client(), 0
         perform = Performer(client, self.store, lambda _: self.table, Orders, lambda: 0, lambda _: None)
         loop = joiner_loop(self.plan, self.unit, limits, watch=watch)
         effect = next(loop)
-        while not isinstance(effect, Rest):
+        while not isinstance(effect, Rest) or self._send():
             if isinstance(effect, Read):
-                seen.read_again += effect.limit == 1 and limits.memory is not None
-                seen.most_read = max(seen.most_read, effect.limit)
+                seen.read_again += effect.offset < read_to
+                read_to = max(read_to, effect.offset + 1)
             seen.checkpoints += isinstance(effect, PublishManifest)
             effect = loop.send(Orders(pressure=host) if isinstance(effect, Consult) else perform(effect))
             if (joiner := watch.joiner) is not None:
@@ -151,6 +166,18 @@ def test_with_a_window_it_crosses_all_marks_and_goes_on_by_itself() -> None:
     assert seen.levels == set(Pressure)
     assert seen.held_max <= budget + EPOCH_BYTES
     assert seen.checkpoints and seen.read_again
+
+
+@pytest.mark.parametrize("ahead", [LAG + 1, 3 * LAG])
+def test_a_window_that_fits_is_handled_by_and_by_though_its_senders_wait(ahead: int) -> None:
+    """The next expiry is further away than what they send before they wait for this unit."""
+    wanted, held_max = with_all_memory(LONGER)
+    unit, budget = Unit(LONGER, ahead), int(held_max / (FULL_AT - 0.02))
+    seen = unit.live(within(budget))
+    assert unit.frontier == EPOCHS
+    assert sorted(unit.written) == wanted
+    assert Pressure.STAND in seen.levels
+    assert seen.held_max <= budget
 
 
 def test_full_history_without_room_stands_still_and_goes_on_with_more_memory() -> None:

@@ -23,6 +23,7 @@ from biclique.hosts.summary import as_text
 from biclique.plan.given import given_statistics
 from biclique.plan.make import make_plan
 from biclique.plan.model import Transport
+from biclique.ports.refusals import Unreachable
 
 
 class Stopping:
@@ -68,6 +69,10 @@ def run_manifest(
             outcome = engine.run()
     except (SparkFailed, ReadingFailed) as error:
         click.echo(f"biclique: {error}", err=True)
+        return FAILED
+    except Unreachable as error:
+        remedy = f"correct bootstrapServers, or wait for it: the same command goes on from here: {same_command()}"
+        click.echo(f"biclique: {error}; {remedy}", err=True)
         return FAILED
     _tell(outcome, engine, as_json)
     if outcome.ending in (Ending.STOPPED, Ending.OUT_OF_MEMORY):

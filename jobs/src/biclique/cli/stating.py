@@ -12,7 +12,8 @@ from contextlib import contextmanager
 import click
 
 from biclique.hosts.logs import logging_begun
-from biclique.ports.refusals import Refused, StartAnew
+from biclique.ports.refusals import OldCopy, Refused, StartAnew
+from biclique.query import pod
 from biclique.query.errors import QueryError
 
 DONE, USER_ERROR, OUT_OF_MEMORY, FAILED, REFUSED, INTERRUPTED = 0, 2, 3, 4, 5, 130
@@ -41,7 +42,7 @@ def stating_errors() -> Iterator[None]:
         sys.exit(USER_ERROR)
     except Refused as stop:
         _say(stop)
-        sys.exit(FAILED if isinstance(stop, StartAnew) else REFUSED)
+        sys.exit(pod.OLD_COPY if isinstance(stop, OldCopy) else FAILED if isinstance(stop, StartAnew) else REFUSED)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             remedy = f"make some, and the same command goes on from its last checkpoint: {same_command()}"

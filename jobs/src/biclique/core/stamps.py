@@ -27,11 +27,6 @@ def stamp_base(epoch: int, dispatcher: int) -> int:
     return (epoch << (DISPATCHER_BITS + POSITION_BITS)) | (dispatcher << POSITION_BITS)
 
 
-def stamps_of(epoch: int, dispatcher: int, count: int) -> Stamps:
-    assert 0 <= count <= POSITIONS_PER_EPOCH
-    return np.uint64(stamp_base(epoch, dispatcher)) + np.arange(count, dtype=np.uint64)
-
-
 def epoch_of(stamp: int) -> int:
     return int(stamp) >> (DISPATCHER_BITS + POSITION_BITS)
 

@@ -222,13 +222,15 @@ class Engine:
                 waiting = waiting[:1]  # of a topic, whoever is behind may have nothing for long
         fed = False
         for feed in waiting:
-            records = feed.take()
-            for record in records:
+            blocks = 0
+            for record in feed.take():
                 if isinstance(record, SourceBlock):
                     self._look_at(record)
+                    blocks += 1
                 self._tiers.feed(record)
-            fed |= bool(records)
-            if fed and not in_turn:
+                fed = True
+            # A heartbeat is no turn: a source that is behind and idle sends enough of them to keep others out for ever.
+            if blocks and not in_turn:
                 break
         return fed
 
@@ -384,7 +386,10 @@ class Engine:
 def output_of(query: Query) -> Files:
     if not isinstance(query.output, Files):
         raise QueryError(
-            "spec.output.kafka", "biclique run writes files", "give the output files: {path: ..., format: ...}"
+            "spec.output.kafka",
+            "`biclique run` writes files, and no topics",
+            "write `output: {files: {path: out, format: json}}`, or start the query's tiers, which write topics"
+            " (docs/data-plane.md)",
         )
     return query.output
 

@@ -94,7 +94,7 @@ class LocalTiers:
         self.watches: dict[Producer, Watch] = {}
         self._units = self.table.units()
         for unit in self._units:
-            start_unit(self._client, unit, self.table, self.log.bounds(unit_address(unit)).end)
+            start_unit(self._client, unit, self.table, self.log.written_to(unit_address(unit)))
         self._loops = list(self._started())
 
     def _started(self) -> Iterator[Running]:
@@ -147,9 +147,6 @@ class LocalTiers:
 
     def feed(self, record: SourceBlock | Heartbeat) -> None:
         self.log.append(Address(Topic.SHUFFLED, self._dispatcher_of(record.source)), [record])
-
-    def feed_heartbeat(self, source: int, position: int, caught_up_ms: int, attempt: int) -> None:
-        self.feed(Heartbeat(source, PARTITION, position, caught_up_ms, attempt))
 
     def run_round(self) -> bool:
         return run_round(self._loops)

@@ -5,6 +5,7 @@
 The event is a short name that does not change, given with each call (`extra={"event": …}`, held by a test); the message
 is the sentence for people. Whoever else logs in this process (a library) has its logger's name as event, and says
 something once a minute at most: a collector that is away is no reason to fill a disk.
+What goes to stderr past all loggers is an event, too (stray_lines.py).
 A secret never comes here on purpose; should one stand in an address or behind a telling name, it is struck out.
 """
 
@@ -19,6 +20,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TextIO
 
+from biclique.hosts.stray_lines import StrayLines
+
 OURS = "biclique"
 OF_A_RECORD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "event"}
 ADDRESS = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*@")
@@ -26,6 +29,7 @@ TELLING = r"password|passwd|secret|token|credential|authorization|api[._-]?key"
 NAMED = re.compile(rf"(?i)((?:{TELLING})[\w.-]*[\"']?\s*[=:]\s*[\"']?)((?:(?:basic|bearer)\s+)?[^\s\"',;&]+)")
 STRUCK = "***"
 OTHERS_S = 60.0
+WHOSE = "BICLIQUE_WHOSE"  # in the environment of Spark's Python: query and tier
 
 
 def without_secrets(text: str) -> str:
@@ -106,7 +110,7 @@ class TierLines(logging.StreamHandler[TextIO]):
 
 def begin_logging(query: str, tier: str, unit: str = "", stream: TextIO | None = None) -> None:
     """From now on; said again, it changes whose lines these are. `unit`: empty in a tier's driver."""
-    given = stream if stream is not None else sys.stderr
+    given = stream if stream is not None else _stderr()
     whose = {"query": query, "tier": tier, "unit": unit}
     handler = TierLines(given)
     handler.setFormatter(Words(whose) if given.isatty() else JsonLines(whose))
@@ -117,6 +121,19 @@ def begin_logging(query: str, tier: str, unit: str = "", stream: TextIO | None =
     root.setLevel(logging.WARNING)
     logging.getLogger(OURS).setLevel(logging.INFO)
     sys.excepthook = _unforeseen
+    if stream is None and not given.isatty():
+        sys.stderr = StrayLines(given)
+
+
+def begin_logging_as_told(environment: Mapping[str, str]) -> None:
+    """Of a process that serves a tier, and knows nothing but its environment."""
+    query, _, tier = environment.get(WHOSE, "").partition(" ")
+    if tier:
+        begin_logging(query, tier)
+
+
+def _stderr() -> TextIO:
+    return sys.stderr.below if isinstance(sys.stderr, StrayLines) else sys.stderr
 
 
 def logging_begun() -> bool:
@@ -127,6 +144,7 @@ def end_logging() -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler for handler in root.handlers if not isinstance(handler, TierLines)]
     sys.excepthook = sys.__excepthook__
+    sys.stderr = _stderr()
 
 
 def _unforeseen(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -6,9 +6,6 @@ that ends (it watches the pipe that we hold), and pays no heed to Ctrl-C, which 
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,21 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from biclique.hosts.file_task import ReadTask, run_tasks
-from biclique.query.errors import QueryError
+from biclique.hosts.spark_settings import (
+    LOG_SETTINGS,
+    on_this_machine,
+    refuse_without_java,
+    say_nothing_of_accumulators,
+)
 
-LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-JAVA_REMEDY = "install Java 17 (Debian: openjdk-17-jre-headless), or set JAVA_HOME to it"
+JAVA = f"-Dlog4j2.configurationFile={LOG_SETTINGS} -XX:TieredStopAtLevel=1"
 
 
 class SparkFailed(Exception):
     """Spark, not the query, is at fault; the sentence names the log."""
-
-
-def refuse_without_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    java = Path(home) / "bin" / "java" if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        raise QueryError("this machine", "Spark needs Java, and there is none", JAVA_REMEDY)
 
 
 class Spark:
@@ -47,27 +41,16 @@ class Spark:
 
     def _start(self) -> None:
         began = time.monotonic()
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         try:
             from pyspark import SparkConf, SparkContext
             from pyspark.java_gateway import launch_gateway
 
-            settings = {
-                "spark.master": f"local[{self._slots}]",
-                "spark.app.name": "biclique",
-                "spark.ui.enabled": "false",
-                "spark.ui.showConsoleProgress": "false",
-                "spark.driver.host": "127.0.0.1",
-                "spark.driver.bindAddress": "127.0.0.1",
-                "spark.driver.memory": "512m",  # it holds no rows
-                "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS} -XX:TieredStopAtLevel=1",
-                "spark.python.worker.reuse": "true",
-            }
+            settings = on_this_machine("biclique", self._slots, JAVA)
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
             with self._log.open("ab") as log:
                 gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
             self._context = SparkContext(gateway=gateway, conf=conf)
+            say_nothing_of_accumulators(self._context)
             # A task with nothing to do in each slot: its Python worker starts, imports what reading takes, and stays.
             self._context.parallelize([], self._slots).foreachPartition(run_tasks)
         except Exception as error:  # whatever Spark raises, the user needs one sentence and the log
@@ -85,7 +68,7 @@ class Spark:
         def run() -> None:
             try:
                 self._context.parallelize([task.to_json()], 1).foreachPartition(run_tasks)
-            except Exception as error:
+            except Exception as error:  # whatever Spark raises: nobody waits in this thread, so the engine is told
                 failed(f"a reading task failed: {str(error).splitlines()[0]} (see {self._log})")
 
         threading.Thread(target=run, name=f"spark-task-{task.number}", daemon=True).start()

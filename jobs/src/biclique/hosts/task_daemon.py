@@ -9,12 +9,15 @@ connections do not survive a fork.
 from __future__ import annotations
 
 import gc
+import os
 
 from pyspark.daemon import manager
 
 import biclique.hosts.shuffle.packing
 import biclique.hosts.units.process  # noqa: F401
+from biclique.hosts.logs import begin_logging_as_told
 
 if __name__ == "__main__":
     gc.freeze()  # shared by all that are forked, as long as no collection goes through it
+    begin_logging_as_told(os.environ)
     manager()

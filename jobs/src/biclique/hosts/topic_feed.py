@@ -18,7 +18,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from biclique.core.places import next_offset, row_bits
-from biclique.hosts.shuffle.cutting import cut_rows, portions
+from biclique.hosts.shuffle.cutting import cut_rows
+from biclique.hosts.shuffle.heartbeats import proof_of, silence_of
 from biclique.hosts.shuffle.packing import NO_PREDECESSOR, Packer
 from biclique.hosts.shuffle.starts import Topics, first_places, starts_of
 from biclique.ports.kafka_input import Input
@@ -31,6 +32,7 @@ from biclique.tiers.progress import SourcePartition
 READ_RECORDS, PATIENCE_S = 20_000, 0.05
 ITEMS_AHEAD = 4
 LOOK_S = 1.0  # between two looks at the topic's ends, of a run that follows
+SILENCE_S = 30.0  # after which one that does not follow asks whether there are brokers
 
 
 class Messages(Protocol):
@@ -77,11 +79,12 @@ class TopicFeed:
     ) -> None:
         self.number = source
         self._topics, self._opened, self._attempt, self._arrived = topics, opened, attempt, arrived
+        self._silences = 0  # of Kafka's
         self._packer, self._follow = Packer(query), follow
         self._idle_after_ms = query.sources[source].event_time.idle_after_us // 1000
         self._spans, self._rows = spans_of(query, source, topics, state.spans, follow), state.rows
         mine = {key: place for key, place in taken.items() if key.source == source}
-        starts = starts_of(query, mine, topics) if mine else {}
+        starts = starts_of(query, mine, topics, "begin anew with --restart") if mine else {}
         self._begins = {
             span.partition: starts[key] if (key := SourcePartition(source, span.partition)) in mine else span.begin
             for span in self._spans
@@ -155,18 +158,24 @@ class TopicFeed:
         messages = self._opened({n: begin for n, begin in self._begins.items() if begin < ends.get(n, begin + 1)})
         still = set(messages.position)
         for number in self._begins.keys() - still:
-            self._rest(number)
-        looked = 0.0
+            self._rest(number, self._begins[number])
+        looked, heard = 0.0, time.monotonic()
         try:
             while not self._closed and (still or self._follow):
-                for number, records in messages.read(READ_RECORDS, PATIENCE_S).items():
+                found = messages.read(READ_RECORDS, PATIENCE_S)
+                if found:
+                    heard = time.monotonic()
+                elif not self._follow and time.monotonic() - heard >= SILENCE_S:
+                    self._topics.ends(SourcePartition(self.number, number) for number in still)  # or Unreachable
+                    heard = time.monotonic()
+                for number, records in found.items():
                     if number in still:
                         end = ends.get(number)
                         self._hand_on(number, [record for record in records if end is None or record.offset < end])
                 for number in [n for n in still if n in ends and messages.position[n] >= ends[n]]:
                     still.remove(number)
                     messages.drop(number)
-                    self._rest(number)
+                    self._rest(number, messages.position[number])
                 if self._follow and time.monotonic() - looked >= LOOK_S:
                     looked = time.monotonic()
                     still |= self._look(messages)
@@ -183,16 +192,16 @@ class TopicFeed:
                 "value": pa.array([record.value for record in records], pa.binary()),
             }
         )
-        for portion in portions(batch):
-            key = SourcePartition(self.number, number)
+        key = SourcePartition(self.number, number)
+        for portion in self._packer.portions(self.number, batch):
             for block in cut_rows(self._packer.pack(key, self._predecessor.get(number, NO_PREDECESSOR), portion)):
                 self._predecessor[number] = self._last[number] = int(block.offsets[-1])
                 self._put(block, portion.nbytes)
 
-    def _rest(self, number: int) -> None:
+    def _rest(self, number: int, read_to: int) -> None:
         """Read to the end of its span: it holds nothing back any more."""
         for at_ms in (0, self._idle_after_ms):
-            self._put(self._beat(number, at_ms), 0)
+            self._put(self._beat(number, at_ms, read_to), 0)
 
     def _look(self, messages: Messages) -> set[int]:
         """Beats of the partitions that have been read to their end; and partitions that are new."""
@@ -202,18 +211,22 @@ class TopicFeed:
             fresh = self._topics.bounds(key for key in known if key.partition not in messages.position)
             ends = self._topics.ends(SourcePartition(self.number, number) for number in messages.position)
         except Unreachable:
+            self._silences += 1
             return set()  # no beat is sent on a guess
         for key, end in ends.items():
             if end <= messages.position[key.partition]:
-                self._put(self._beat(key.partition, now_ms), 0)
+                self._put(self._beat(key.partition, now_ms, messages.position[key.partition]), 0)
+        if int(time.monotonic() * 1000) - now_ms >= silence_of(self._idle_after_ms):
+            self._silences += 1
         added = {key.partition: bounds.start for key, bounds in fresh.items()}
         if added:
             messages.add(added)
             self._spans += tuple(Span(number, begin, None) for number, begin in added.items())
         return set(added)
 
-    def _beat(self, number: int, at_ms: int) -> Heartbeat:
-        return Heartbeat(self.number, number, self._last.get(number, -1), at_ms, self._attempt)
+    def _beat(self, number: int, at_ms: int, read_to: int) -> Heartbeat:
+        proof = proof_of(self._attempt, self._silences)
+        return Heartbeat(self.number, number, self._last.get(number, -1), at_ms, proof, read_to)
 
     def _put(self, item: SourceBlock | Heartbeat, size: int) -> None:
         with self._changed:

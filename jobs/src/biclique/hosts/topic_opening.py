@@ -16,9 +16,12 @@ def kafka_topics(query: Query, source: int) -> tuple[Topics, Callable[[Mapping[i
     """Who knows the topics of all sources, and who reads this one from these offsets on."""
     from biclique.hosts.units.connections import source_client, source_topics  # clients that files do not need
     from biclique.hosts.units.spec import Surroundings
+    from biclique.hosts.units.start_up import cluster_of
     from biclique.ports.kafka_input import TopicInput
+    from biclique.ports.kafka_log import KafkaSettings
 
     around = Surroundings({}, "", "", "", secrets=os.environ.get("BICLIQUE_SECRETS", ""))
     given, client = query.sources[source].input, source_client(around, query, source)
     assert isinstance(given, Kafka)
+    cluster_of(KafkaSettings(client, ""))  # says best who does not answer, or refuses whom
     return source_topics(around, query), lambda begins: TopicInput(client, given.topic, begins)

@@ -9,13 +9,17 @@ RESULTS_MAX.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from biclique.core.rows import Vector
 from biclique.hosts.local_tiers import PARTITION, EngineClock, LocalTiers
 from biclique.plan.model import Plan
 from biclique.ports.memory import MemoryStore
+from biclique.ports.wire import decode_source_block, encode_source_block
 from biclique.query.types import Kind, Type
 from biclique.query.used import used_fields
 from biclique.tiers.messages import Topic
@@ -30,19 +34,26 @@ def warm_up(plan: Plan) -> None:
     """Never raises."""
     try:
         run_made_up_rows(plan)
-    except Exception:
-        return  # the rows are ours: what is wrong with the query, if anything, shows with the user's
+    except Exception:  # the rows are ours: what is wrong with the query, if anything, shows with the user's
+        return
 
 
-def run_made_up_rows(plan: Plan) -> LocalTiers:
-    """The tiers behind the run."""
+def run_made_up_rows(plan: Plan, numbers: Sequence[NDArray[np.int64]] = ()) -> LocalTiers:
+    """The tiers behind the run. Every second turn comes as bytes, as over Kafka: what lies in them is read-only, which
+    numba takes for another type. `numbers`: of which the values of each turn are made; by default, so few that whatever
+    the condition is, it may hold for all of them."""
     tiers = LocalTiers(plan, MemoryStore(), 1, None, EngineClock(), hold=False)
-    rows = rows_of_a_turn(len(plan.query.relations))
-    for turn in range(TURNS):
+    turns = numbers or (np.arange(rows_of_a_turn(len(plan.query.relations))) % 7,) * TURNS
+    rows = len(turns[0])
+    for turn, values in enumerate(turns):
         for number, source in enumerate(plan.query.sources):
-            columns = [made_up(source.fields[position].type, rows) for position in used_fields(plan.query, number)]
+            types = [source.fields[position].type for position in used_fields(plan.query, number)]
+            columns = [made_up(each, values) for each in types]
             offsets = np.arange(turn * rows, (turn + 1) * rows)
-            block = Shuffler(plan.query, number).pack(PARTITION, turn * rows - 1, offsets, offsets.copy(), columns)
+            before = turn * rows - 1
+            block = Shuffler(plan.query, number).pack(PARTITION, before, offsets, offsets.copy(), columns)
+            if turn % 2:
+                block = decode_source_block(encode_source_block(block, types), number, PARTITION, before, types)
             tiers.feed(block)
         tiers.run_until_idle()
     tiers.reach_end()
@@ -62,8 +73,7 @@ def rows_of_a_turn(relations: int) -> int:
     return rows
 
 
-def made_up(kind: Type, rows: int) -> Vector:
-    numbers = np.arange(rows) % 7
+def made_up(kind: Type, numbers: NDArray[np.int64]) -> Vector:
     match kind.kind:
         case Kind.STRING:
             return Vector(pa.array([str(n) for n in numbers.tolist()], pa.string()))

@@ -1,15 +1,15 @@
 """The merger's groups: for each key the state of every select item, in unbounded integers and pairs of doubles.
 
 Merging shares (kernels/partials.py) is associative and commutative but for the last digit of sums of DOUBLE, so that
-neither the order in which units report nor a restart in between shows in a result. `snapshots` gives the groups back
-as shares: a checkpoint is batches that, merged into no groups, make these groups again.
+neither the order in which units report nor a restart in between shows in a result. `snapshots` gives groups back as
+shares: a checkpoint is batches that, merged into no groups, make these groups again.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,17 @@ VALUE_BYTES = 80  # a distinct value in a set
 TEXT_BYTES = 56  # a text's object, without its characters
 
 Accumulator = list[Any]
+
+
+class Snapshot(NamedTuple):
+    """Part of one. `goes_on`: its first row is of the same group as the last one of the part before; `whole`: the
+    groups that are complete with it."""
+
+    shares: Shares
+    goes_on: bool
+    whole: tuple[Key, ...]
+
+
 _Row = tuple[Key, list[tuple[Any, ...]]]  # of a snapshot: its group, and a share of each item
 
 
@@ -65,7 +76,20 @@ class Groups:
     @property
     def bytes(self) -> int:
         """An estimate from above."""
-        return len(self._groups) * (GROUP_BYTES + STATE_BYTES * len(self._rules)) + self._varying
+        return len(self._groups) * self._group_bytes + self._varying
+
+    @property
+    def _group_bytes(self) -> int:
+        return GROUP_BYTES + STATE_BYTES * len(self._rules)
+
+    def growth(self, shares: Shares, size: int) -> int:
+        """By how many bytes merging these may make all greater, about; `size`: of their columns. Groups that are there
+        take nothing more, unless they keep values apart."""
+        count = len(shares)
+        if any(isinstance(rule, Distinct) for rule in self._rules):
+            return size + count * (self._group_bytes + VALUE_BYTES)
+        new = len({key for key in key_rows(shares.keys, count) if key not in self._groups})
+        return new * self._group_bytes + size * new // max(1, count)
 
     def newest(self, key: Key) -> int:
         """The greatest time of a result in the group."""
@@ -147,16 +171,18 @@ class Groups:
         if start < len(keys):
             yield keys[start:]
 
-    def snapshots(self, rows_max: int, bytes_max: int) -> Iterator[Shares]:
-        """All groups as shares: what a checkpoint keeps, and what `merge` takes back, part by part. None has more rows,
-        or more bytes if it has more rows than one: the distinct values of a group may be in several."""
+    def snapshots(self, keys: Iterable[Key], rows_max: int, bytes_max: int) -> Iterator[Snapshot]:
+        """Groups as shares: what a checkpoint keeps, and what `merge` takes back, part by part. None has more rows, or
+        more bytes if it has more rows than one: the distinct values of a group may be in several."""
         textual = any(
             type_.kind is Kind.STRING for types in (self._key_types, *(r.types for r in self._rules)) for type_ in types
         )
         fixed = CELL_BYTES * (1 + len(self._key_types) + sum(len(rule.types) for rule in self._rules))
         rows: list[_Row] = []
-        size = 0
-        for key, held in self._groups.items():
+        whole: list[Key] = []
+        size, goes_on = 0, False
+        for key in keys:
+            held = self._groups[key]
             states = [rule.shares(state) for rule, state in zip(self._rules, held, strict=True)]
             name = _bytes(key) if textual else 0
             # Lists as long as the group has rows; a state that has run out adds nothing in the rows that follow.
@@ -167,12 +193,13 @@ class Groups:
                 ]
                 more = fixed + name + sum(_bytes(part) for part in made) if textual else fixed
                 if rows and (len(rows) == rows_max or size + more > bytes_max):
-                    yield self._shares(rows)
-                    rows, size = [], 0
+                    yield Snapshot(self._shares(rows), goes_on, tuple(whole))
+                    rows, whole, size, goes_on = [], [], 0, row > 0
                 rows.append((key, made))
                 size += more
+            whole.append(key)
         if rows:
-            yield self._shares(rows)
+            yield Snapshot(self._shares(rows), goes_on, tuple(whole))
 
     def _shares(self, rows: list[_Row]) -> Shares:
         states: list[State] = []

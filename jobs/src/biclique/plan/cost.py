@@ -227,8 +227,10 @@ def index_bytes(kind: IndexKind, has_equality: bool, windowed: bool) -> float:
 # --- the merger ------------------------------------------------------------------------------------------------------
 
 GROUP_BYTES, STATE_BYTES, VALUE_BYTES = 300, 120, 80  # as in kernels/groups.py
+CHECKPOINTED_BYTES = 100  # of a group, in the book of what checkpoints hold: as in tiers/sealed_groups.py
 
 
 def groups_bytes(groups: float, items: int, distinct_values: float) -> float:
-    """What a merger holds: a group, the state of each of its items, and what COUNT(DISTINCT) has seen."""
-    return groups * (GROUP_BYTES + STATE_BYTES * items) + distinct_values * VALUE_BYTES
+    """What a merger holds: a group and its entry in that book, the state of each of its items, and what COUNT(DISTINCT)
+    has seen."""
+    return groups * (GROUP_BYTES + STATE_BYTES * items + CHECKPOINTED_BYTES) + distinct_values * VALUE_BYTES

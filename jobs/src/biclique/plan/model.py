@@ -116,7 +116,6 @@ class Stage:
 
 class Topic(Enum):
     ORDER = "order"
-    INDEX = "index"
     ROUTING = "routing"
     TIERS = "tiers"
     TRANSPORT = "transport"

@@ -3,7 +3,7 @@
 Whoever steers (the operator, or a person with a folder) writes versions of the routing table, one after the other, and
 never changes one. An attempt number is given once: incarnations are made of it, so it must survive every process. A
 source pauses when a person must look at it, and that stands here, where people look.
-The other way, units tell how they are, where that is not as it should be.
+The other way, units tell how they are, where that is not as it should be, and show what they do to whoever looks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from biclique.ports.reports import ReadReport
 from biclique.routing.table import RoutingTable
 
 
@@ -47,7 +48,8 @@ class Control(Protocol):
         """The next version; writing the newest one again changes nothing. Raises OutOfTurn for any other."""
 
     def note(self, text: str) -> None:
-        """What the query was when it began. Of several that write at once, the last one's stands."""
+        """What the query was when it began. Of several that write before the first table, the last one's stands; behind
+        it, what stands is left as it is."""
 
     def noted(self) -> str | None:
         """What stands; None: nothing has been written."""
@@ -74,6 +76,13 @@ class Control(Protocol):
 
     def conditions(self) -> Mapping[str, Condition]:
         """By name, of all that do not simply run."""
+
+    def show(self, name: str, read: ReadReport) -> bool:
+        """What a unit does, for whoever looks at the query now: `read` is called now and then, from another thread.
+        False: it never is, since nobody looks there."""
+
+    def close(self) -> None:
+        """Nothing more is asked of it."""
 
 
 class OutOfTurn(Exception):

@@ -3,24 +3,27 @@
     <folder>/tables/<version>.json    <folder>/attempts/<name>    <folder>/conditions/<name>.json
     <folder>/paused/<source>.json     <folder>/began.json         <folder>/stop
 
-A table appears under its name whole or not at all. Attempts are counted under a lock on the file that counts them.
+A table appears under its name whole or not at all. Attempts are counted under a lock on the file that counts them, and
+`began.lock` holds who notes what begins apart from who publishes the first table.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from biclique.ports.control import Condition, OutOfTurn, Pause, State
+from biclique.ports.control import Condition, OutOfTurn, Pause
+from biclique.ports.control_json import decode_condition, decode_pause, encode_condition, encode_pause
+from biclique.ports.reports import ReadReport
 from biclique.ports.table_json import decode_table, encode_table
 from biclique.routing.table import RoutingTable
 
+DIGITS_MAX = 20
 LOOK_S = 0.2  # how old what a process knows of the folder may be
 
 
@@ -46,6 +49,10 @@ class ControlFolder:
         return self._known[wanted]
 
     def publish(self, table: RoutingTable) -> None:
+        with self._beginning():
+            self._publish(table)
+
+    def _publish(self, table: RoutingTable) -> None:
         self._look(fresh=True)
         if table.version == self._newest and self.table(table.version) == table:
             return
@@ -62,9 +69,20 @@ class ControlFolder:
         self._look(fresh=True)
 
     def note(self, text: str) -> None:
-        written = self._began.with_name(f".{os.getpid()}-began")
-        written.write_text(text)
-        written.replace(self._began)
+        with self._beginning():
+            self._look(fresh=True)
+            if self._newest >= 0 and self._began.exists():
+                return
+            written = self._began.with_name(f".{os.getpid()}-began")
+            written.write_text(text)
+            written.replace(self._began)
+
+    @contextmanager
+    def _beginning(self) -> Iterator[None]:
+        """Alone among those that say what the query is when it begins, and that begin it."""
+        with self._began.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def noted(self) -> str | None:
         try:
@@ -73,15 +91,16 @@ class ControlFolder:
             return None
 
     def next_attempt(self, name: str) -> int:
-        with (self._attempts / quote(name, safe="")).open("a+") as file:
+        """Written over the last one and never emptied: a number has no fewer digits than the one before, and who is
+        killed or finds the disk full between two calls must not begin to count anew."""
+        file = os.open(self._attempts / quote(name, safe=""), os.O_RDWR | os.O_CREAT, 0o666)
+        try:
             fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            attempt = int(file.read() or "0") + 1
-            file.seek(0)
-            file.truncate()
-            file.write(str(attempt))
-            file.flush()
-            os.fsync(file.fileno())
+            attempt = int(os.pread(file, DIGITS_MAX, 0) or b"0") + 1
+            os.pwrite(file, str(attempt).encode(), 0)
+            os.fsync(file)
+        finally:
+            os.close(file)
         return attempt
 
     def attempts(self, name: str) -> int:
@@ -92,7 +111,7 @@ class ControlFolder:
 
     def pause(self, source: str, pause: Pause) -> None:
         written = self._paused / f".{os.getpid()}"
-        written.write_text(json.dumps(asdict(pause), indent=1))
+        written.write_text(encode_pause(pause))
         try:
             os.link(written, self._pause_file(source))
         except FileExistsError:
@@ -125,18 +144,23 @@ class ControlFolder:
             place.unlink(missing_ok=True)
             return
         written = place.with_name(f".{place.name}.{os.getpid()}")
-        written.write_text(json.dumps({"state": condition.state.value, "why": condition.why}))
+        written.write_text(encode_condition(condition))
         written.rename(place)
 
     def conditions(self) -> Mapping[str, Condition]:
         found: dict[str, Condition] = {}
         for place in sorted(self._conditions.glob("[!.]*.json")):
             try:
-                told = json.loads(place.read_text())
+                found[unquote(place.stem)] = decode_condition(place.read_text())
             except FileNotFoundError:
                 continue  # told anew meanwhile
-            found[unquote(place.stem)] = Condition(State(told["state"]), told["why"])
         return found
+
+    def show(self, name: str, read: ReadReport) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     def _look(self, fresh: bool = False) -> None:
         if not fresh and time.monotonic() < self._looked + LOOK_S:
@@ -150,8 +174,7 @@ class ControlFolder:
 
 
 def _pause_in(path: Path) -> Pause:
-    """A file that a person has put there pauses, too, whatever is in it."""
     try:
-        return Pause(**json.loads(path.read_text()))
-    except (ValueError, TypeError, FileNotFoundError):
-        return Pause("by hand")
+        return decode_pause(path.read_text())
+    except FileNotFoundError:
+        return decode_pause("")  # resumed meanwhile

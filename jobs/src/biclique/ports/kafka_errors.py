@@ -24,6 +24,12 @@ PASSING = frozenset(
         KafkaError.BROKER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.FENCED_LEADER_EPOCH,  # our client, or the broker, has yet to hear of an election
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,  # of a leader that was elected just now, and must not go back
+        KafkaError.KAFKA_STORAGE_ERROR,  # of one disk; another broker takes its partitions over
         KafkaError.NOT_CONTROLLER,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_COORDINATOR,
@@ -32,6 +38,9 @@ PASSING = frozenset(
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.NOT_ENOUGH_REPLICAS,
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+        KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )  # what a broker that starts, moves or is cut off answers
 FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
@@ -63,9 +72,12 @@ def trouble(error: KafkaError, doing: str) -> Exception | None:
 
 @contextmanager
 def told(doing: str) -> Iterator[None]:
-    """Whatever Kafka says in here is said as one of the two kinds, if it is one."""
+    """Whatever Kafka says in here is said as one of the two kinds, if it is one; and what it does not say: an answer
+    that is waited for may be longer on its way than we wait."""
     try:
         yield
+    except TimeoutError:
+        raise Unreachable(f"Kafka does not answer while {doing}") from None
     except KafkaException as failure:
         found = trouble(failure.args[0], doing)
         if found is None:

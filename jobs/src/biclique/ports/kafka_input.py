@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, TopicPartition
 
 from biclique.ports.kafka_errors import PASSING, trouble
-from biclique.ports.refusals import UnfitTopic
+from biclique.ports.kafka_reading import REFILL_MS
+from biclique.ports.refusals import UnfitTopic, Unreachable
 
 FETCHED_KBYTES = 32_768
+TIME_MAX_MS = (1 << 61) // 1000  # a producer may write what is no time at all, and microseconds have 64 bits
 
 
 class Input(NamedTuple):
@@ -33,6 +35,7 @@ class TopicInput:
                 "fetch.wait.max.ms": 50,
                 "fetch.error.backoff.ms": 50,
                 "queued.max.messages.kbytes": FETCHED_KBYTES,
+                "fetch.queue.backoff.ms": REFILL_MS,
                 "log_level": 0,
                 **client,
                 "group.id": "none",
@@ -62,7 +65,7 @@ class TopicInput:
             if error is None:
                 assert offset is not None
                 kind, time_ms = message.timestamp()
-                time_us = -1 if kind == TIMESTAMP_NOT_AVAILABLE else time_ms * 1000
+                time_us = -1 if kind == TIMESTAMP_NOT_AVAILABLE else min(time_ms, TIME_MAX_MS) * 1000
                 found.setdefault(partition, []).append(Input(offset, time_us, message.value()))
                 self.position[partition] = offset + 1
             elif error.code() == KafkaError._PARTITION_EOF:
@@ -75,7 +78,8 @@ class TopicInput:
                     " begin anew with --restart"
                 )
             elif error.code() not in PASSING:
-                raise trouble(error, f"reading topic {self._topic}") or KafkaException(error)
+                doing = f"reading topic {self._topic}"
+                raise trouble(error, doing) or Unreachable(f"Kafka fails while {doing} ({error.str()})")
         return found
 
     def close(self) -> None:

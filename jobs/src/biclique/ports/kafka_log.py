@@ -5,7 +5,9 @@
     progress                       topic <input>.progress beside the one that its owner reads, same partition, compacted
 
 * A fence is `init_transactions` of a producer whose `transactional.id` names the query and the producer. It returns
-  when what an older one had committed is readable.
+  when what an older one had committed is in the log. Several owners have their progress in one partition (a unit, and
+  whoever trims its log), and an open transaction of one hides from readers what others commit behind it: so behind a
+  fence progress is read up to where the partition was written by then.
 * librdkafka's producers do not survive an unknown outcome: after one, this client has none until the next fence.
 * A transaction is open for `SECONDS` at most: it blocks every reader of its partitions. What takes longer is given up.
   The coordinator would do so, too, and what it answers then looks like a fence: whoever needs to know whether a
@@ -26,36 +28,37 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
-    ConfigResource,
     OffsetSpec,
-    ResourceType,
 )
 
-from biclique.ports.kafka_errors import FENCED, PASSING, RIGHTS, TOO_LARGE, told
+from biclique.plan.semijoin import BLOCK_BYTES
+from biclique.ports.kafka_admin import identity_of, offsets_of, settings_of, topics_there
+from biclique.ports.kafka_errors import FENCED, RIGHTS, TOO_LARGE, UNKNOWN_TOPIC, told
 from biclique.ports.kafka_reading import READ_BYTES_MAX, SECONDS, Follower, ProgressReader
 from biclique.ports.log import Bounds
-from biclique.ports.outlets import Outlets
+from biclique.ports.outlets import Mail, Outlets
 from biclique.ports.progress_json import decode_progress, encode_progress
-from biclique.ports.refusals import Refused, UnfitTopic
+from biclique.ports.refusals import Refused, UnfitTopic, Unreachable
 from biclique.ports.wire import Message, Wire
 from biclique.tiers.effects import Commit, Fetched, Outcome
 from biclique.tiers.messages import Address, LateTuples, Producer, Record, Results, SetAside, Topic
 from biclique.tiers.progress import Progress
-from biclique.tiers.trimming import needed_until, trimmed_by
+from biclique.tiers.trimming import TRIMMER, needed_until, trimmed_by
 
 ATTEMPT_SHIFT = 32  # incarnations of a later attempt are greater than all of an earlier one
 PROGRESS = ".progress"
-PICKING = {"queued.min.messages": 1, "fetch.message.max.bytes": 64 << 10}  # fetches no more than is about to be read
+PICKING = {"queued.min.messages": 1, "fetch.message.max.bytes": BLOCK_BYTES}  # fetches no more than is about to be read
 MESSAGE_BYTES_MAX = 8 << 20  # as the topics are made (ports/kafka_topics.py)
 DEFAULT_BYTES_MAX = 1_048_588  # of a message, where a broker's settings say nothing
+OUTPUT_HEARD_OF_S = 5.0  # within which a broker hears of an output topic that was just made
 BATCH_BYTES, BATCH_OVERHEAD = 1_000_000, 512
 QUEUE_KBYTES = 65_536  # of messages on their way to the broker; more wait
 ORIGIN_MS = 10**16  # of timestamps that say until when a record is needed: event times may be before 1970
@@ -67,7 +70,7 @@ TRANSACTION_MS = 60_000  # an open one blocks every reader of its partitions: we
 class KafkaSettings:
     """`client`: librdkafka's settings for bootstrap servers and security, with secrets already looked up."""
 
-    client: Mapping[str, Any]
+    client: Mapping[str, Any] = field(repr=False)
     prefix: str  # of topics, groups and transactional ids: of no other query
     attempt: int = 0  # of the process that makes this log; grows with each
     patience_s: float = 0.0  # how long a read waits where there is nothing yet
@@ -129,46 +132,46 @@ class KafkaLog:
             if self._appender.flush(SECONDS) or failures:
                 raise KafkaException(failures[0] if failures else KafkaError(KafkaError._MSG_TIMED_OUT))
 
-    def partitions(self, topic: str) -> int:
-        """Of any topic of the same brokers."""
-        with told(f"looking for topic {topic}"):
-            found = self._admin.list_topics(topic, SECONDS).topics[topic]
-            if found.error is not None:
-                raise KafkaException(found.error)
-            return len(found.partitions)
+    def identity(self, address: Address) -> str:
+        """Of the topic, as it was made this time: what was derived from another of this name says nothing of it."""
+        topic, _ = topic_of(self.settings.prefix, address)
+        return identity_of(self._admin, topic, f"looking at topic {topic}")
+
+    def that_may_have_progress(self, owners: Iterable[Producer]) -> list[Producer]:
+        """Those for whose progress there is a partition."""
+        there = topics_there(self._admin)
+        places = [(owner, *topic_of(self.settings.prefix, input_of(owner))) for owner in owners]
+        return [owner for owner, topic, partition in places if partition < there.get(topic + PROGRESS, 0)]
 
     def output_bytes_max(self) -> int:
-        """Of one message of the output topic, as far as we may know."""
+        """Of one message of the output topic, as far as we may know. Raises Unreachable: what is asked again is not
+        guessed, or a result that the topic takes would be too large for us as long as this process lives; nor of a
+        topic that a broker has not heard of."""
         assert self.outlets is not None
         if self._output_bytes is None:
-            resource = ConfigResource(ResourceType.TOPIC, self.outlets.topic)
             try:
-                found = self._admin.describe_configs([resource])[resource].result(SECONDS)
+                found = settings_of(self._admin, self.outlets.topic, OUTPUT_HEARD_OF_S)
                 self._output_bytes = int(found["max.message.bytes"].value)
-            except KafkaException:
+            except UnfitTopic:
+                return DEFAULT_BYTES_MAX  # whoever writes to it says that it is missing
+            except (Refused, KafkaException):
                 self._output_bytes = DEFAULT_BYTES_MAX  # we may write to it, and perhaps may not look at it
         return self._output_bytes
-
-    def end_of(self, topic: str, partition: int) -> int:
-        """Of any topic of the same brokers: its last stable offset."""
-        return self._offset(TopicPartition(topic, partition), OffsetSpec.latest())
 
     def bounds(self, address: Address) -> Bounds:
         place = TopicPartition(*topic_of(self.settings.prefix, address))
         return Bounds(self._offset(place, OffsetSpec.earliest()), self._offset(place, OffsetSpec.latest()))
 
     def _offset(self, place: TopicPartition, spec: OffsetSpec) -> int:
-        deadline = time.monotonic() + SECONDS
-        while True:
-            asked = self._admin.list_offsets({place: spec}, isolation_level=IsolationLevel.READ_COMMITTED)
-            try:
-                offset: int = asked[place].result(SECONDS).offset
-                return offset
-            except KafkaException as failure:
-                if failure.args[0].code() not in PASSING or time.monotonic() > deadline:
-                    with told(f"looking at partition {place.partition} of topic {place.topic}"):
-                        raise
-                time.sleep(0.05)
+        return offsets_of(self._admin, [place], spec)[place]
+
+    def written_to(self, address: Address) -> int:
+        return self.end_of(*topic_of(self.settings.prefix, address))
+
+    def end_of(self, topic: str, partition: int) -> int:
+        """Of all that is written, whether it is decided or not."""
+        place = TopicPartition(topic, partition)
+        return offsets_of(self._admin, [place], OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)[place]
 
     def first_needed(self, address: Address, watermark: int) -> int | None:
         """The first record that says that it is needed at this watermark; None: there is none. Each says so by its
@@ -182,7 +185,7 @@ class KafkaLog:
         if before > self.bounds(address).start:
             place = TopicPartition(topic, partition, before)
             with told(f"trimming topic {topic} (it needs the right to delete records)"):
-                self._admin.delete_records([place])[place].result(SECONDS)
+                self._admin.delete_records([place], request_timeout=SECONDS)[place].result(SECONDS)
 
 
 class KafkaClient:
@@ -236,8 +239,15 @@ class KafkaClient:
         if reader is None:
             reader = ProgressReader(self._settings.quiet, topic + PROGRESS, partition)
             self._progress[topic, partition] = reader
-        text = reader.newest(str(owner))
+        written = self._log.end_of(topic + PROGRESS, partition) if self._has_fenced(owner) else 0
+        text = reader.newest(str(owner), written)
         return None if text is None else decode_progress(json.loads(text))
+
+    def _has_fenced(self, owner: Producer) -> bool:
+        """Whether this client has fenced who writes this progress: a unit's generations share a producer, and one that
+        trims writes down of many logs how far."""
+        names = {fenced.name for fenced in (*self._producers, *self._fenced) if fenced.tier == owner.tier}
+        return bool(names) if owner.tier == TRIMMER else owner.name.partition("#")[0] in names
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -279,17 +289,18 @@ class KafkaClient:
         deadline = time.monotonic() + SECONDS
         try:
             producer.begin_transaction()
-            for address, record in transaction.sends:
-                self._send(producer, address, record, deadline)
+            # First, so that its partition is added to the transaction with the others, and not by a request of its own.
             topic, partition = topic_of(self._settings.prefix, input_of(transaction.owner))
             text = json.dumps(encode_progress(transaction.progress), separators=(",", ":")).encode()
             key = str(transaction.owner).encode()
             self._produce(producer, deadline, topic + PROGRESS, text, partition=partition, key=key)
+            for address, record in transaction.sends:
+                self._send(producer, address, record, deadline)
             self._delivered(deadline)
             producer.commit_transaction(_left(deadline))
         except KafkaException as failure:
             return self._outcome_of(failure.args[0], transaction.producer)
-        except TooLarge:
+        except Exception:  # what cannot be sent, or not even be made a message
             self._give_up(transaction.producer)
             raise
         return Outcome.COMMITTED
@@ -301,9 +312,8 @@ class KafkaClient:
             case Results():
                 assert outlets is not None
                 out = self._repeating() if outlets.may_repeat else producer
-                for parcel in outlets.results(record):
-                    headers = dict(parcel.headers) if parcel.headers else None
-                    self._produce(out, deadline, outlets.topic, parcel.value, key=parcel.key, headers=headers)
+                for mail in outlets.results(record):
+                    self._post(out, deadline, outlets.topic, mail)
             case LateTuples() | SetAside():
                 assert outlets is not None
                 parcels = outlets.late(record) if isinstance(record, LateTuples) else outlets.dead(record)
@@ -316,6 +326,22 @@ class KafkaClient:
                 until = needed_until(self._wire.plan, record)
                 more["timestamp"] = NOT_NEEDED if until is None else _timestamp(until) + 1
                 self._produce(producer, deadline, topic, message.value, **more)
+
+    def _post(self, producer: KafkaProducer, deadline: float, topic: str, mail: Mail) -> None:
+        """By far the most of what is sent: twice as fast as through `_produce`, which deals with what fails."""
+        send, more = producer.produce, dict[str, Any]()
+        if mail.headers:
+            more["headers"] = dict(mail.headers)
+        if mail.partition is not None:
+            more["partition"] = mail.partition
+        for key, value in zip(mail.keys, mail.values, strict=True):
+            try:
+                if more:
+                    send(topic, value, key, **more)
+                else:
+                    send(topic, value, key)
+            except (BufferError, KafkaException):
+                self._produce(producer, deadline, topic, value, key=key, **more)
 
     def _repeating(self) -> KafkaProducer:
         if self._plain is None:
@@ -371,10 +397,15 @@ class KafkaClient:
                 f"topic {outlets.topic if outlets else self._settings.prefix} refuses our records ({error.str()}): if "
                 "its cleanup.policy is compact, a record needs a key; choose format json, or another topic"
             )
+        where = f"{outlets.topic} and {self._settings.prefix}.*" if outlets else f"{self._settings.prefix}.*"
         if code in RIGHTS:
             self._give_up(producer)
-            where = f"writing to {outlets.topic} and {self._settings.prefix}.*" if outlets else "writing"
-            raise Refused(f"Kafka does not allow {where} ({error.str()}): {RIGHTS[code]}")
+            raise Refused(f"Kafka does not allow writing to {where} ({error.str()}): {RIGHTS[code]}")
+        if code in UNKNOWN_TOPIC:
+            self._give_up(producer)
+            raise Unreachable(
+                f"Kafka does not know every topic of {where} ({error.str()}): create what is missing; nothing is lost"
+            )
         del self._producers[producer]
         if code not in FENCED:
             return Outcome.UNKNOWN

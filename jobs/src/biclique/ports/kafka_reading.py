@@ -18,13 +18,19 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from biclique.ports.kafka_errors import PASSING, told, trouble
+from biclique.ports.kafka_errors import PASSING, UNKNOWN_TOPIC, told, trouble
 from biclique.ports.log import Bounds
 from biclique.ports.refusals import Refused, UnfitTopic, Unreachable
 
 SECONDS = 30.0  # of one request; what takes longer has an unknown outcome
+PAUSE_S = 0.1  # between two questions to a broker that does not know yet
 FETCHED_KBYTES = 32_768
+# A client whose queue is full looks again so much later whether there is room: a second, if nothing else is said. Who
+# reads a backlog waited for most of it again and again, and who picks single messages, with a queue of one, each time.
+REFILL_MS = 5
 READ_BYTES_MAX = 16 << 20  # of one read of more records than one
+# Where the client stands is not there, or nothing is there as far as some broker has heard: it is placed anew.
+LOST_PLACE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}) | UNKNOWN_TOPIC
 
 
 class LostRecords(Refused):
@@ -50,6 +56,7 @@ class Follower:
                 "fetch.wait.max.ms": 200,
                 "fetch.error.backoff.ms": 50,
                 "queued.max.messages.kbytes": FETCHED_KBYTES,
+                "fetch.queue.backoff.ms": REFILL_MS,
                 **client,
                 "group.id": "none",
                 "enable.auto.commit": False,
@@ -74,6 +81,7 @@ class Follower:
             self._go_to(offset)
         if self._next is None:
             return [], offset, self._bounds
+        passed = self._next  # also where the place is lost on the way: what is handed on is never handed on again
         if not self._waiting:
             self._waiting.extend(self._consumer.consume(limit, self._patience_s))
         elif self._woken and len(self._waiting) < limit:
@@ -90,18 +98,18 @@ class Follower:
                     break
                 headers = dict(message.headers() or ())
                 found.append((message.offset(), Received(message.value() or b"", headers, message.key() or b"")))
-                self._next = message.offset() + 1
+                self._next = passed = message.offset() + 1
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._next = message.offset()
-            elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                self._go_to(self._next if self._next is not None else offset)
+                self._next = passed = message.offset()
+            elif error.code() in LOST_PLACE:
+                self._go_to(passed)
                 break
             elif error.code() not in PASSING:
                 raise trouble(error, self._doing) or KafkaException(error)
             self._waiting.popleft()
         low, high = self._consumer.get_watermark_offsets(self._place, cached=True)
         self._bounds = Bounds(max(self._bounds.start, low), max(self._bounds.end, high))
-        return found, self._next if self._next is not None else offset, self._bounds
+        return found, passed if self._next is None else self._next, self._bounds
 
     def wait(self, seconds: float) -> bool:
         """Until more has come, at most so long. False: it has not, or something was left unread before."""
@@ -161,7 +169,7 @@ class Follower:
             except UnfitTopic:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(0.1)
+                time.sleep(PAUSE_S)
 
 
 class ProgressReader:
@@ -176,14 +184,32 @@ class ProgressReader:
     def close(self) -> None:
         self._follower.close()
 
-    def newest(self, owner: str) -> bytes | None:
-        """As of now: everything below the last stable offset is read first."""
-        deadline, end = time.monotonic() + SECONDS, self._follower.stable_end()
-        while end is None or self._next < end:
+    def newest(self, owner: str, written: int = 0) -> bytes | None:
+        """As of now: everything below the last stable offset is read first. `written`: what stands below this offset is
+        waited for, too, though a transaction of another owner hold it up. None: there is none."""
+        while self._read_on(owner, written) and owner not in self._found:
+            pass  # what was its newest when the end was asked for may have been compacted away for one behind it
+        return self._found.get(owner)
+
+    def _read_on(self, owner: str, written: int) -> bool:
+        """Whether there was anything to read."""
+        deadline, end, before = time.monotonic() + SECONDS, self._follower.stable_end(), self._next
+        while end is None or self._next < max(end, written):
             messages, self._next, _ = self._follower.read(self._next, 1000)
             self._found.update((message.key.decode(), message.value) for _, message in messages)
             if end is None:
+                time.sleep(PAUSE_S)
                 end = self._follower.stable_end()
-            if time.monotonic() > deadline:
-                raise Unreachable(f"Kafka does not answer while reading the progress of {owner} in {self._topic}")
-        return self._found.get(owner)
+            if messages:
+                deadline = time.monotonic() + SECONDS
+            elif time.monotonic() > deadline:
+                raise Unreachable(self._held_up(owner, end))
+        return self._next > before
+
+    def _held_up(self, owner: str, end: int | None) -> str:
+        if end is None or self._next < end:
+            return f"Kafka does not answer while reading the progress of {owner} in {self._topic}"
+        return (
+            f"the progress of {owner} in {self._topic} stands behind a transaction of somebody else: it shows when "
+            "that ends or times out"
+        )

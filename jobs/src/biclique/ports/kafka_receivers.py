@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from biclique.ports.kafka_errors import PASSING, trouble
+from biclique.ports.kafka_errors import PASSING
 from biclique.ports.kafka_log import PROGRESS, KafkaSettings, input_of, topic_of
 from biclique.ports.progress_json import decode_progress
 from biclique.tiers.messages import Producer
@@ -95,7 +95,7 @@ class Receivers:
             if error is None:
                 newest[(message.key() or b"").decode()] = message.value() or b""
             elif error.code() not in PASSING:
-                raise trouble(error, f"reading topic {message.topic()}") or KafkaException(error)
+                self._is_placed = False  # whoever needs this topic for its work says what is wrong with it
         wanted = {str(owner) for owner in self._owners}
         for owner, text in newest.items():
             if owner in wanted and text:

@@ -4,23 +4,21 @@ changed. Their brokers need not be those of the query's own topics.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from biclique.core.stamps import PARTITION_BITS
-from biclique.ports.kafka_errors import PASSING, UNKNOWN_TOPIC, told
+from biclique.ports.kafka_admin import identity_of, offsets_of, partitions_of, settings_of
 from biclique.ports.log import Bounds
-from biclique.ports.refusals import UnfitTopic
+from biclique.ports.refusals import Refused, UnfitTopic, Unreachable
 from biclique.query.model import Kafka, Query
 from biclique.tiers.progress import SourcePartition
 
-SECONDS = 30.0
-HEARD_OF_S = 10.0  # within which everybody has heard of a partition that has just been made
 PARTITIONS_MAX = 1 << PARTITION_BITS
+SETTINGS_S = 2.0  # within which a topic that was just made is heard of
 
 
 class SourceTopics:
@@ -35,6 +33,26 @@ class SourceTopics:
     def topic(self, source: int) -> str:
         return self._topics[source]
 
+    def identities(self) -> dict[str, str]:
+        """By topic: one that was deleted and made anew has another."""
+        return {
+            topic: identity_of(self._admins[source], topic, f"looking for the topic {topic}, which a source reads")
+            for source, topic in self._topics.items()
+        }
+
+    def compacted(self) -> tuple[str, ...]:
+        """Those of which Kafka may remove records before they are read, whatever their retention, as far as we may look
+        at their settings."""
+        found = set()
+        for source, topic in self._topics.items():
+            try:
+                policy = settings_of(self._admins[source], topic, SETTINGS_S)["cleanup.policy"].value
+            except (Refused, Unreachable, KafkaException):
+                continue  # who reads it says what is wrong with it
+            if "compact" in policy:
+                found.add(topic)
+        return tuple(sorted(found))
+
     def partitions(self) -> tuple[SourcePartition, ...]:
         """Of all sources, as they are now."""
         return tuple(
@@ -43,16 +61,13 @@ class SourceTopics:
 
     def _count(self, source: int) -> int:
         topic = self.topic(source)
-        with told(f"looking for the topic {topic}, which a source reads"):
-            found = self._admins[source].list_topics(topic, SECONDS).topics[topic]
-            if found.error is not None:
-                raise KafkaException(found.error)
-        if len(found.partitions) > PARTITIONS_MAX:
+        count = partitions_of(self._admins[source], topic, f"looking for the topic {topic}, which a source reads")
+        if count > PARTITIONS_MAX:
             raise UnfitTopic(
-                f"topic {topic} has {len(found.partitions)} partitions, and a source has at most {PARTITIONS_MAX}:"
+                f"topic {topic} has {count} partitions, and a source has at most {PARTITIONS_MAX}:"
                 " spread it over several sources"
             )
-        return len(found.partitions)
+        return count
 
     def bounds(self, keys: Iterable[SourcePartition]) -> dict[SourcePartition, Bounds]:
         wanted = tuple(keys)
@@ -74,27 +89,6 @@ class SourceTopics:
         found: dict[SourcePartition, int] = {}
         for source, admin in self._admins.items():
             places = {TopicPartition(self.topic(source), key.partition): key for key in keys if key.source == source}
-            found |= _asked(admin, places, spec) if places else {}
+            if places:
+                found |= {places[place]: offset for place, offset in offsets_of(admin, places, spec).items()}
         return {key: found[key] for key in keys}
-
-
-def _asked(
-    admin: AdminClient, places: Mapping[TopicPartition, SourcePartition], spec: OffsetSpec
-) -> dict[SourcePartition, int]:
-    """A partition that has just been made may be unknown for a moment to who is asked for its ends, and to our client
-    until it looks again."""
-    began = time.monotonic()
-    while True:
-        asked = admin.list_offsets(dict.fromkeys(places, spec), isolation_level=IsolationLevel.READ_COMMITTED)
-        try:
-            return {places[place]: future.result(SECONDS).offset for place, future in asked.items()}
-        except KafkaException as failure:
-            unknown, waited_s = failure.args[0].code() in UNKNOWN_TOPIC, time.monotonic() - began
-            topics = sorted({place.topic for place in places})
-            if waited_s > (HEARD_OF_S if unknown else SECONDS) or not (unknown or failure.args[0].code() in PASSING):
-                with told(f"looking at the ends of topic {', '.join(topics)}"):
-                    raise
-            if unknown:
-                for topic in topics:
-                    admin.list_topics(topic, SECONDS)
-            time.sleep(0.05)

@@ -24,7 +24,8 @@ from biclique.tiers.progress import Progress
 
 
 class Bounds(NamedTuple):
-    """The log holds offsets from `start` (what is below has been trimmed) up to, not including, `end`."""
+    """The log holds offsets from `start` (what is below has been trimmed) up to, not including, `end`: so far it can be
+    read by now; behind may stand what is not decided yet, or hidden by that."""
 
     start: int
     end: int
@@ -55,6 +56,10 @@ class Log(Protocol):
         """Outside every transaction, as the shuffler's sink writes: at least once is all that its callers need."""
 
     def bounds(self, address: Address) -> Bounds: ...
+
+    def written_to(self, address: Address) -> int:
+        """Everything that was ever committed by now is below it, though readers may not see it yet; what is sent from
+        now on is not."""
 
     def trim(self, address: Address, before: int) -> None:
         """Records below `before` are gone. Never beyond the end; trimming to where it was trimmed already does

@@ -2,7 +2,7 @@
 are.
 
 A commit appends everything under one lock, so readers never meet half a transaction, an aborted record or a control
-record. Threads may share one log; a thread that found nothing to read waits for the next change instead of polling.
+record. Threads may share one log.
 """
 
 from __future__ import annotations
@@ -41,24 +41,25 @@ class MemoryLog:
         self._partitions: dict[Address, _Partition] = defaultdict(_Partition)
         self._progress: dict[Producer, Progress] = {}
         self._incarnations: dict[Producer, int] = {}
-        self._changed = threading.Condition()
-        self._changes = 0
+        self._lock = threading.Lock()
 
     def client(self) -> MemoryClient:
         return MemoryClient(self)
 
     def append(self, address: Address, records: Sequence[Record]) -> None:
-        with self._changed:
+        with self._lock:
             self._partitions[address].records.extend(records)
-            self._announce()
 
     def bounds(self, address: Address) -> Bounds:
-        with self._changed:
+        with self._lock:
             partition = self._partitions[address]
             return Bounds(partition.start, partition.end)
 
+    def written_to(self, address: Address) -> int:
+        return self.bounds(address).end
+
     def trim(self, address: Address, before: int) -> None:
-        with self._changed:
+        with self._lock:
             partition = self._partitions[address]
             assert before <= partition.end, "trimmed beyond the end"
             if before > partition.start:
@@ -67,58 +68,43 @@ class MemoryLog:
 
     def snapshot(self) -> tuple[dict[Producer, Progress], dict[Address, int]]:
         """Every progress, and the end of every partition: what `resume` needs where all records have been handled."""
-        with self._changed:
+        with self._lock:
             return dict(self._progress), {address: partition.end for address, partition in self._partitions.items()}
 
     def resume(self, progress: Mapping[Producer, Progress], ends: Mapping[Address, int]) -> None:
         """Into a new log: go on behind partitions whose records are all handled, and therefore not kept."""
-        with self._changed:
+        with self._lock:
             assert not self._progress and not self._partitions, "a log is resumed before it is used"
             self._progress.update(progress)
             for address, end in ends.items():
                 self._partitions[address].start = end
 
-    @property
-    def changes(self) -> int:
-        """Grows with every append and commit: take it before looking for something to read, then wait for more."""
-        return self._changes
-
-    def wait(self, seen: int, seconds: float) -> None:
-        """Until there were more changes than `seen`, at most so long."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._changes != seen, seconds)
-
-    def _announce(self) -> None:
-        self._changes += 1
-        self._changed.notify_all()
-
     def _fence(self, producer: Producer) -> int:
-        with self._changed:
+        with self._lock:
             incarnation = self._incarnations.get(producer, self._attempt << ATTEMPT_SHIFT) + 1
             self._incarnations[producer] = incarnation
             return incarnation
 
     def _read_progress(self, owner: Producer) -> Progress | None:
-        with self._changed:
+        with self._lock:
             if owner.tier == TRIMMER:  # only its owner can trim it, and a new one begins where an old one ended
                 return TrimProgress(self._partitions[trimmed_by(owner)].start)
             return self._progress.get(owner)
 
     def _read(self, address: Address, offset: int, limit: int) -> Fetched:
-        with self._changed:
+        with self._lock:
             partition = self._partitions[address]
             first = max(offset, partition.start)
             found = partition.records[first - partition.start : first - partition.start + limit]
             return Fetched(tuple(enumerate(found, first)), first + len(found), partition.start, partition.end)
 
     def _commit(self, incarnation: int, transaction: Commit) -> Outcome:
-        with self._changed:
+        with self._lock:
             if incarnation != self._incarnations[transaction.producer]:
                 return Outcome.FENCED
             for address, record in transaction.sends:
                 self._partitions[address].records.append(record)
             self._progress[transaction.owner] = transaction.progress
-            self._announce()
             return Outcome.COMMITTED
 
 

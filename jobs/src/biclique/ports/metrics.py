@@ -36,7 +36,14 @@ class Metric(NamedTuple):
 
 METRICS = (
     # What became of the records.
-    Metric("biclique.source.records", Kind.COUNTER, "{record}", "Records read from a source's topic.", ("shuffler",)),
+    Metric(
+        "biclique.source.records",
+        Kind.COUNTER,
+        "{record}",
+        "Records read from a source's topic. What is read again after a restart counts again.",
+        ("shuffler",),
+        (SOURCE,),
+    ),
     Metric(
         "biclique.source.lag",
         Kind.GAUGE,

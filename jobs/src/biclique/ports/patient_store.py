@@ -3,7 +3,7 @@
 Checkpoints save time and never a result, so the store's troubles must cost no more than the time they would have saved:
 
 * a restore asks again for a while, since to replay the log is dearer than to wait for a server that restarts; then the
-  store answers as one that has lost everything;
+  store answers as one that has lost everything. So it does when what it says comes too slowly;
 * a write is tried once, and refused if it fails: the unit goes on, and its host asks for the next checkpoint later;
 * every call ends within `call_s`, also where the store sends a byte now and then (a socket's own time-out begins
   anew with each): it is made in a thread of its own, and its connection is cut.
@@ -32,11 +32,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Patience:
-    """`restore_s`: how long one restore asks again, all its calls together; well below what replaying a large state
-    takes. Between two attempts it waits `backoff_s`, doubled each time, at most `backoff_max_s`."""
+    """`restore_s`: how long one restore asks again, all its calls together; and how much longer its answers may take
+    than is fair, all together: `prompt_s` each, and `bytes_per_s`. Well below what replaying a large state takes.
+    Between two attempts it waits `backoff_s`, doubled each time, at most `backoff_max_s`."""
 
     call_s: float = 5.0
     restore_s: float = 20.0
+    prompt_s: float = 0.5
+    bytes_per_s: float = 2e6
     backoff_s: float = 0.1
     backoff_max_s: float = 2.0
 
@@ -58,7 +61,7 @@ class PatientStore:
         self._clock, self._sleep = clock, sleep
         self._thread = ThreadPoolExecutor(1, "checkpoints")
         self._away = False
-        self._restore_until = 0.0
+        self._restore_until, self._slow_s = 0.0, 0.0
 
     def close(self) -> None:
         """Its thread ends, with whatever call is under way."""
@@ -67,7 +70,7 @@ class PatientStore:
 
     def load(self, owner: Producer) -> tuple[Manifest, ...]:
         """Begins a restore, or an adoption: its patience is for the blobs, too."""
-        self._restore_until = self._clock() + self._patience.restore_s
+        self._restore_until, self._slow_s = self._clock() + self._patience.restore_s, 0.0
         found = self._patiently(lambda: self._store.load(owner))
         if found is None:
             return ()
@@ -75,6 +78,9 @@ class PatientStore:
         return found
 
     def get(self, name: str) -> bytes | None:
+        if self._slow_s > self._patience.restore_s:
+            self._gone(StoreUnavailable(f"it is too slow: {self._patience.restore_s:g} s were lost waiting for it"))
+            return None
         return self._patiently(lambda: self._store.get(name))
 
     def put(self, name: str, data: bytes) -> bool:
@@ -98,8 +104,13 @@ class PatientStore:
         """None: it could not be had while there was patience left, or only once where there was none."""
         pause = self._patience.backoff_s
         while True:
+            began = self._clock()
             try:
-                return self._bounded(call)
+                found = self._bounded(call)
+                size = len(found) if isinstance(found, bytes) else 0
+                fair_s = self._patience.prompt_s + size / self._patience.bytes_per_s
+                self._slow_s += max(0.0, self._clock() - began - fair_s)
+                return found
             except StoreUnavailable as failure:
                 self._gone(failure)
             if self._clock() + pause > self._restore_until:

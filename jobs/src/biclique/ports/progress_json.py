@@ -58,7 +58,7 @@ def encode_progress(progress: Progress) -> dict[str, Any]:
                 "frontier": progress.frontier,
                 "watermark": progress.watermark,
                 "senders": [encode_unit(unit) for unit in progress.senders],
-                "cursor": None if progress.cursor is None else [progress.cursor.frontier, *progress.cursor.place],
+                "cursor": _merger_cursor(progress.cursor),
                 "read_to": progress.read_to,
                 "heard": progress.heard,
             }
@@ -88,6 +88,10 @@ def decode_progress(values: Mapping[str, Any]) -> Progress:
     assert kind == "merger", kind
     values["senders"] = tuple(decode_unit(unit) for unit in values["senders"])
     if values["cursor"] is not None:
-        frontier, time, high, low = values["cursor"]
-        values["cursor"] = MergerCursor(frontier, (time, high, low))
+        frontier, time, high, low, *watermark = values["cursor"]  # an older one has none
+        values["cursor"] = MergerCursor(frontier, (time, high, low), *watermark)
     return MergerProgress(**values)
+
+
+def _merger_cursor(cursor: MergerCursor | None) -> list[int] | None:
+    return None if cursor is None else [cursor.frontier, *cursor.place, cursor.watermark]

@@ -19,5 +19,9 @@ class StartAnew(Refused):
     """It does not pass in this process, and may in one that is started anew."""
 
 
+class OldCopy(Refused):
+    """What this process was given is not what it was to be given, and its successor will be."""
+
+
 class UnfitTopic(Refused):
     """A topic is missing, or what is there would not do; the sentence says what."""

@@ -93,16 +93,9 @@ _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
 
 def json_lines(table: pa.Table) -> bytes:
-    """One object a line."""
-    data, _ = json_objects(table)
-    return data
-
-
-def json_objects(table: pa.Table) -> tuple[bytes, list[int]]:
-    """One object a line, and where each line ends, its line end included. Column by column, and joined at the end: no
-    Python for a single row but for odd strings."""
+    """One object a line. Column by column, and joined at the end: no Python for a single row but for odd strings."""
     if not len(table):
-        return b"", []
+        return b""
     table = with_text_ids(table)
     pieces: list[object] = []
     for position, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
@@ -114,7 +107,12 @@ def json_objects(table: pa.Table) -> tuple[bytes, list[int]]:
     lines = lines.combine_chunks() if isinstance(lines, pa.ChunkedArray) else lines
     ends = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
     begin, end = int(ends[0]), int(ends[-1])
-    return lines.buffers()[2].slice(begin, end - begin).to_pybytes(), (ends[1:] - begin).tolist()
+    return lines.buffers()[2].slice(begin, end - begin).to_pybytes()
+
+
+def json_objects(table: pa.Table) -> list[bytes]:
+    """As lines, without their ends. No object has one within: those of its texts are escaped."""
+    return json_lines(table).split(b"\n")[:-1]
 
 
 def _json_values(column: pa.Array | pa.ChunkedArray) -> pa.Array:

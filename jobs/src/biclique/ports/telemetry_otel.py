@@ -41,6 +41,7 @@ from biclique.ports.metrics import METRICS, Kind, checked
 from biclique.ports.telemetry import NONE, Attributes, Identity, Point
 from biclique.ports.telemetry_settings import Wanted
 from biclique.ports.trace_context import Context, context_of
+from biclique.query.pod import METRICS_PORTS
 
 SAMPLED_BLOCKS = 0.01  # of blocks without a parent, where OTEL_TRACES_SAMPLER says nothing: cheap at any rate
 SECONDS_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -157,11 +158,11 @@ class OtelTelemetry:
 
         registry = CollectorRegistry()
         reader = PrometheusMetricReader(scope_info_enabled=False, registry=registry)
-        for port in range(first_port, first_port + 100):
+        for port in range(first_port, first_port + METRICS_PORTS):
             try:
                 server, thread = start_http_server(port, host, registry)
             except OSError:
-                if port == first_port + 99:
+                if port == first_port + METRICS_PORTS - 1:
                     raise
                 continue
             self.metrics_port = server.server_port
@@ -229,6 +230,9 @@ def _resource_of(identity: Identity) -> Resource:
         "biclique.unit": identity.unit,
         "biclique.incarnation": identity.incarnation,
     }
+    pod = os.environ.get("SPARK_EXECUTOR_POD_NAME")  # as Spark tells its executors in Kubernetes
+    if pod:
+        ours["k8s.pod.name"] = pod
     said = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")
     named = {pair.partition("=")[0].strip() for pair in said}
     if os.environ.get("OTEL_SERVICE_NAME"):

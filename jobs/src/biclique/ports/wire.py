@@ -94,7 +94,7 @@ class Wire:
                 return _message("source block", encode_source_block(record, self._fields[record.source]), **at)
             case Heartbeat():
                 values = (record.source, record.partition, record.position, record.caught_up_ms, record.attempt)
-                return _message("heartbeat", _json(values))
+                return _message("heartbeat", _json((*values, record.read_to)))
             case Partials():
                 shares = encode_shares(Shares(record.keys, record.states, record.newest), self._values, self._key_types)
                 return _message("partials", shares, sender=_sender(record.sender), epoch=record.epoch)

@@ -84,9 +84,11 @@ class _Compiler:
                 dispatchers_bytes=spec.tiers.memory_of(spec.tiers.dispatcher),
                 mergers_bytes=spec.tiers.memory_of(spec.tiers.merger),
                 partitions=spec.topics.partitions,
+                executors=spec.tiers.executors_by_tier(),
             ),
             redis=self._redis(),
             durable=self._durable(),
+            replication=spec.topics.replication,
             create_output=spec.topics.create_output,
         )
 

@@ -91,13 +91,15 @@ def _of_choices(value: str, context: dict[str, Any]) -> tuple[str, str]:
 
 
 def _of_pattern(value: str, context: dict[str, Any]) -> tuple[str, str]:
-    return f"{value} does not have the form of this key", _FORMS.get(
+    return f"{value} does not have the form of this key", FORMS.get(
         str(context["pattern"]), f"it must match {context['pattern']}"
     )
 
 
-_FORMS = {
+FORMS = {
     r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$": "use 1 to 63 of a-z, 0-9 and -, with - neither first nor last",
+    r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$": "use 1 to 253 of a-z, 0-9, - and ., with a-z or 0-9 first and last",
+    r"^([^/.][^/]{0,254}(/[^/.][^/]{0,254}){0,15})?$": "write a folder inside of it, as kept or kept/joins",
     r"^[A-Za-z_][A-Za-z0-9_-]{0,62}$": "use a letter, then up to 62 letters, digits, _ and -",
     r"^[a-zA-Z0-9._-]{1,249}$": "use 1 to 249 letters, digits, dots, _ and -",
     r"^(rediss?|unix)://\S+$": "write a URL such as redis://redis:6379/0",

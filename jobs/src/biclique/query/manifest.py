@@ -31,6 +31,8 @@ from biclique.query.quantities import Cpu, Duration, Memory
 
 SOURCES_MAX = 5
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
+INSIDE = r"^([^/.][^/]{0,254}(/[^/.][^/]{0,254}){0,15})?$"  # no way out of a folder, and nothing hidden in it
 ADDED_BY_KUBERNETES = frozenset(
     {"uid", "resourceVersion", "generation", "generateName", "creationTimestamp", "deletionTimestamp", "selfLink"}
     | {"deletionGracePeriodSeconds", "finalizers", "managedFields", "ownerReferences"}
@@ -237,9 +239,9 @@ class JoinersSpec(PodOverride):
 
 class TiersSpec(Block):
     executors: Annotated[StrictInt, Field(ge=0, le=1000)] = 1
-    """Executor pods of each tier; with 0 its units run in the driver."""
-    cpu: Cpu = 500
-    """Processors of a pod."""
+    """Executor pods of each tier, of joiners one for each unit; with 0 units run in their driver."""
+    cpu: Cpu = 250
+    """Processors of a pod, for which a node is looked for; it may use more. Of a driver that has executors: 100m."""
     memory: Memory = 1 << 30
     """Memory of a pod. Its units share what the program leaves."""
     image: StrictStr = ""
@@ -257,8 +259,15 @@ class TiersSpec(Block):
 
     def memory_of(self, tier: TierOverride) -> int:
         """Of all its pods: with executors: 0 of the driver's, which runs its units."""
-        executors = self.executors if tier.executors is None else tier.executors
-        return max(1, executors) * (self.memory if tier.memory is None else tier.memory)
+        return max(1, self._executors_of(tier)) * (self.memory if tier.memory is None else tier.memory)
+
+    def executors_by_tier(self) -> tuple[tuple[str, int], ...]:
+        """Joiners have no number of their own: with any, each unit has a pod."""
+        own = (("shuffler", self.shuffler), ("dispatcher", self.dispatcher), ("merger", self.merger))
+        return (*((name, self._executors_of(tier)) for name, tier in own), ("joiner", self.executors))
+
+    def _executors_of(self, tier: TierOverride) -> int:
+        return self.executors if tier.executors is None else tier.executors
 
 
 class ScalingSpec(Block):
@@ -307,9 +316,9 @@ class S3Spec(Block):
 
 
 class VolumeSpec(Block):
-    claim_name: Text
-    """The PersistentVolumeClaim."""
-    path: StrictStr = ""
+    claim_name: Annotated[StrictStr, Field(pattern=DNS_SUBDOMAIN)]
+    """The PersistentVolumeClaim, that all pods of the query write to: ReadWriteMany, where there are several nodes."""
+    path: Annotated[StrictStr, Field(pattern=INSIDE)] = ""
     """A folder in it."""
 
 
@@ -337,8 +346,8 @@ class TopicsSpec(Block):
     # A stamp has 7 bits for the dispatcher.
     partitions: Annotated[StrictInt, Field(ge=1, le=128)] = 4
     """Partitions of the shuffled topic, which is the number of dispatchers; fixed for a query's life."""
-    replication: Annotated[StrictInt, Field(ge=1, le=32)] = 3
-    """Copies that Kafka keeps of the query's own topics."""
+    replication: Annotated[StrictInt, Field(ge=1, le=32)] | None = None
+    """Copies that Kafka keeps of the topics that are made. Absent: 3, or as many as there are brokers."""
     create_output: StrictBool = False
     """Whether the output topic is made where it is missing."""
 

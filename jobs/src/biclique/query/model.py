@@ -141,6 +141,8 @@ class PlanHints:
     dispatchers_bytes: int = 1 << 30  # tiers.memory, of all pods of the tier
     mergers_bytes: int = 1 << 30
     partitions: int = 4  # topics.partitions: P, the number of dispatchers
+    # By tier: tiers.executors, or its own.
+    executors: tuple[tuple[str, int], ...] = (("shuffler", 1), ("dispatcher", 1), ("merger", 1), ("joiner", 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ class Query:
     hints: PlanHints
     redis: Redis | None = None  # where checkpoints go, if not to `durable`
     durable: Bucket | Volume | None = None
+    replication: int | None = None  # of the topics that are made; None: as many as is sensible
     create_output: bool = False  # where the output topic is missing
 
     @property

@@ -1,6 +1,7 @@
 """Durations, memory and processor shares in a manifest, as pydantic types: text outside, whole numbers inside.
 
-A ValueError's text is the middle of a sentence that begins with what was written; complaints.py says the rest.
+A ValueError's text is the middle of a sentence that begins with what was written; complaints.py says the rest. In the
+JSON schema each says by its name which of the three it is: no type of JSON's tells it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from biclique.query.moments import duration_us
 
+QUANTITY = "x-biclique-quantity"
 _BYTES = {
     "": 1,
     "k": 10**3,
@@ -60,17 +62,17 @@ Duration = Annotated[
     int,
     BeforeValidator(_duration),
     Field(description="A number and a unit (ms, s, m, h, d), such as 10m."),
-    WithJsonSchema({"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$"}),
+    WithJsonSchema({"type": "string", QUANTITY: "duration"}),
 ]
 Memory = Annotated[
     int,
     BeforeValidator(_memory),
     Field(description="Bytes, with an optional unit, such as 2Gi."),
-    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}),
+    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}], QUANTITY: "memory"}),
 ]
 Cpu = Annotated[
     int,
     BeforeValidator(_cpu),
     Field(description="Processors, or thousandths of one with m, such as 500m."),
-    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}),
+    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}], QUANTITY: "cpu"}),
 ]

@@ -56,11 +56,15 @@ class RoutingTable:
     moves: tuple[Move, ...] = ()
     stage_switch: Mapping[tuple[int, int], int] = field(default_factory=dict)
     born: Mapping[UnitId, int] = field(default_factory=dict)
+    _units: tuple[UnitId, ...] = field(init=False, repr=False, compare=False)  # asked for with every signal
+
+    def __post_init__(self) -> None:
+        seen = {unit for table in (self.stores, self.probes) for units in table.values() for unit in units}
+        object.__setattr__(self, "_units", tuple(sorted(seen)))
 
     def units(self) -> tuple[UnitId, ...]:
         """Every unit that is stored to or probed: all of them get every signal."""
-        seen = {unit: None for table in (self.stores, self.probes) for units in table.values() for unit in units}
-        return tuple(sorted(seen))
+        return self._units
 
     def units_of_stage(self, stage: int) -> tuple[UnitId, ...]:
         return tuple(unit for unit in self.units() if unit.subgroup.stage == stage)

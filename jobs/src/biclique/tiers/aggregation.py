@@ -148,7 +148,7 @@ class PartialEmission:
         for number in range(self._mergers):
             rows = np.flatnonzero(owner == number)
             if len(rows):
-                sends += self._cut(number, _partials(self._producer, epoch, _taken(shares, rows)))
+                sends += self._cut(number, _partials(self._producer, epoch, taken(shares, rows)))
         return sends
 
     def _cut(self, merger: int, partials: Partials) -> list[tuple[Address, Record]]:
@@ -159,7 +159,7 @@ def _partials(producer: Producer, epoch: int, shares: Shares) -> Partials:
     return Partials(producer, epoch, shares.keys, shares.states, shares.newest)
 
 
-def _taken(shares: Shares, rows: NDArray[np.int64]) -> Shares:
+def taken(shares: Shares, rows: NDArray[np.int64]) -> Shares:
     return Shares(
         tuple(key.take(rows) for key in shares.keys),
         tuple(tuple(column.take(rows) for column in state) for state in shares.states),

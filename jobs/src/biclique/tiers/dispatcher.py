@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from biclique.core.payload_places import PayloadPlaces, places_of
+from biclique.core.places import last_place, row_bits
 from biclique.core.ranks import EpochTotals
 from biclique.core.rows import Mask, Rows, Vector, concat_rows
-from biclique.core.stamps import epoch_of, tuple_ids
+from biclique.core.stamps import EPOCH_MAX, epoch_of, tuple_ids
 from biclique.plan.model import Plan
 from biclique.query.errors import QueryError
 from biclique.query.model import OnBadRecord
@@ -36,6 +37,7 @@ from biclique.tiers.cutting import RECORD_BYTES_MAX, cut_block
 from biclique.tiers.entry import Entry, entries_of_source
 from biclique.tiers.messages import (
     TIME_NEVER,
+    UNREAD,
     Address,
     Block,
     Heartbeat,
@@ -56,6 +58,9 @@ from biclique.tiers.transports import Transports
 FAIL_REMEDY = "set onBadRecord to deadLetter or drop and start again: nothing is lost, and it goes on with this record"
 ANSWER_MS = 50  # a dispatcher without tuples answers those that carried some, at most this often
 HEARTBEAT_MS = 1000  # and signals this often when nobody carried any
+# Epochs never fall, and a stamp has no room beyond 2039: a clock that shows a later year once would end the query for
+# good. So from mid-2037 on it says nothing, and epochs count on without it, for as long as there are milliseconds left.
+WALL_MS_MAX = EPOCH_MAX - (1 << 36)
 TOGETHER_ROWS_MAX = 32_768  # of small blocks of a source that are sent as one
 
 ACCEPTED, FILTERED, LATE, DEAD, DROPPED = "accepted", "filtered", "late", "dead", "dropped"
@@ -140,7 +145,8 @@ class Dispatcher:
         assert table.version >= progress.version, "an older routing table must be refused"
         if not (records or flush or table.version > progress.version or self._signal_is_due(wall_ms)):
             return None
-        epoch = max(wall_ms, progress.epoch + 1, 1, *(signal.epoch for signal in self._heard.values()))
+        clock = wall_ms if wall_ms <= WALL_MS_MAX else 0
+        epoch = max(clock, progress.epoch + 1, 1, *(signal.epoch for signal in self._heard.values()))
         version, first_epoch = progress.version, progress.first_epoch
         if table.version > version:
             assert table.version == version + 1, "a version is published when all have announced the one before"
@@ -282,14 +288,23 @@ class Dispatcher:
 
     def _take_heartbeat(self, beat: Heartbeat, draft: _Draft) -> None:
         """Idle is proved by two heartbeats of one driver attempt that are `idleAfter` apart, both caught up at our
-        position."""
-        key = SourcePartition(beat.source, beat.partition)
+        position. It ends with the first that is not: something has come while nobody read, and what others read at the
+        same time must not make it late.
+
+        Places behind the last record that hold none are taken with it. Else a restart would look for them where a
+        retention has removed all that there was, and take them for records that were lost."""
+        key, source = SourcePartition(beat.source, beat.partition), self._plan.query.sources[beat.source]
         self._partitions.add(key)
+        last, none_to = draft.last.get(key, -1), last_place(beat.read_to - 1, row_bits(source))
         seen = self._caught_up.get(key)
-        idle_after_ms = self._plan.query.sources[beat.source].event_time.idle_after_us // 1000
-        if beat.position != draft.last.get(key, -1):
+        idle_after_ms = source.event_time.idle_after_us // 1000
+        if beat.position == UNREAD or not beat.position <= last <= max(beat.position, none_to):
             self._caught_up.pop(key, None)
-        elif seen is None or seen[0] != beat.attempt:
+            self._idle.discard(key)
+            return
+        if none_to > last:
+            draft.last[key] = none_to
+        if seen is None or seen[0] != beat.attempt:
             self._caught_up[key] = beat.attempt, beat.caught_up_ms
         elif beat.caught_up_ms - seen[1] >= idle_after_ms:
             self._idle.add(key)

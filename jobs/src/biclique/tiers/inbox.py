@@ -22,7 +22,7 @@ from biclique.core.rows import Rows, concat_rows
 from biclique.core.stamps import first_stamp_above
 from biclique.routing.protocol import Role
 from biclique.routing.table import RoutingTable, UnitId
-from biclique.tiers.messages import TIME_NEVER, Block, Producer, Signal
+from biclique.tiers.messages import TIME_NEVER, Block, Producer, Record, Signal
 from biclique.tiers.ranking import take_totals
 
 INFINITE = 1 << 60  # an epoch above all: not decided yet
@@ -93,7 +93,10 @@ class Inbox:
             self._units = {unit: sender for unit, sender in self._units.items() if sender != signal.sender}
             self._signals.pop(signal.sender, None)
             return
-        self._signals.setdefault(signal.sender, []).append(signal)
+        signals = self._signals.setdefault(signal.sender, [])
+        if len(signals) > 1 and signals[-2].watermark == signals[-1].watermark:
+            signals.pop()  # between two others it says nothing: a unit may wait for days, and hear one every second
+        signals.append(signal)
         if self.totals is not None:
             take_totals(self.totals, offset, signal)
 
@@ -121,6 +124,8 @@ class Inbox:
 
     def _shed_above(self, epoch: int, rows: int, size: int) -> None:
         """Keep the offsets only, of the blocks that will be needed last, until so much is held."""
+        if self.rows_held <= rows and self.bytes_held <= size:
+            return
         for pending in sorted(self._pending, key=lambda p: p.epoch, reverse=True):
             if pending.epoch <= epoch or (self.rows_held <= rows and self.bytes_held <= size):
                 return
@@ -213,23 +218,36 @@ class Inbox:
     def lean_steps(self, frontier: int, above: int, bytes_max: int) -> Iterator[tuple[int, int]]:
         """Steps from the frontier `above`, and how many bytes each would store: some of those that store no more than
         `bytes_max`, the furthest first, and at last the one to the first epoch that stores anything."""
+        steps = self._storing_steps(frontier, above)
+        found = [(to, size) for to, size in steps if to > above and size <= bytes_max]
+        yield from found[:: -max(1, len(found) // LEAN_STEPS)]
+        yield from steps[1:2]
+
+    def storing(self, frontier: int, above: int, bytes_max: int) -> int:
+        """The furthest step from the frontier `above` that stores no more than so many bytes."""
+        return max((to for to, size in self._storing_steps(frontier, above) if size <= bytes_max), default=above)
+
+    def _storing_steps(self, frontier: int, above: int) -> list[tuple[int, int]]:
+        """To just before each epoch that stores anything, and to the frontier; and how many bytes each stores."""
         stored: Counter[int] = Counter()
         for p in self._pending:
             if p.role is not Role.PROBE and p.epoch <= frontier:
                 stored[max(p.epoch, above + 1)] += p.size
         epochs = sorted(stored)
-        ends = [*(epoch - 1 for epoch in epochs), frontier]
-        sums = [0, *accumulate(stored[epoch] for epoch in epochs)]
-        found = [(to, size) for to, size in zip(ends, sums, strict=True) if to > above and size <= bytes_max]
-        yield from found[:: -max(1, len(found) // LEAN_STEPS)]
-        if epochs:
-            yield ends[1], sums[1]
+        return list(
+            zip(
+                [*(epoch - 1 for epoch in epochs), frontier],
+                [0, *accumulate(stored[epoch] for epoch in epochs)],
+                strict=True,
+            )
+        )
 
     def missing(self, frontier: int) -> tuple[int, ...]:
         """Offsets of the blocks that are needed now and were dropped for want of memory: read them again."""
         return tuple(p.offset for p in self._pending if p.rows is None and p.epoch <= frontier)
 
-    def restore(self, offset: int, block: Block) -> None:
+    def restore(self, offset: int, block: Record) -> None:
+        assert isinstance(block, Block)
         pending = self._shed.pop(offset)
         # Rows at or below the frontier had been handled before they were dropped.
         pending.rows = block.rows.slice(len(block.rows) - pending.count, len(block.rows))

@@ -34,6 +34,7 @@ from biclique.tiers.phases import Mark, Phase, unheard
 from biclique.tiers.pressure import Pressed, Pressure
 from biclique.tiers.progress import BlobRef, JoinerProgress, Manifest
 from biclique.tiers.ranking import ranked, totals_of
+from biclique.tiers.room import Room
 from biclique.tiers.state import Adoption, SideState
 
 
@@ -89,7 +90,7 @@ class Joiner:
         self._emission = emission
         self._failed_before = progress.failed
         self._batch_max, self._step_bytes = limits.batch_max, limits.held_max.bytes
-        self.pressed, self._lean_to = Pressed(limits.memory), -1
+        self.pressed = Pressed(limits.memory)
         self.pace = Pace(limits.slow_start, limits.in_flight_bytes)
         self.states: dict[int, SideState] = {
             n: SideState(
@@ -101,6 +102,7 @@ class Joiner:
             )
             for n in stored_sides(unit)
         }
+        self._room = Room(self.pressed, self.inbox, self.states, lambda: self.held_bytes, self._step_bytes)
         self._probings = {
             n: Probing(self._stage, state, pair_size(emission.expressions, self._stage, n))
             for n, state in self.states.items()
@@ -148,32 +150,6 @@ class Joiner:
     def feel(self, host: Pressure) -> None:
         """Once a turn, before anything is read. `host`: what it sees from outside."""
         self.pressed.feel(self.held_bytes, host)
-
-    def _room_to(self, frontier: int) -> int:
-        """How far there is memory for. A unit that stands goes on to where its state is no greater than now, in as many
-        steps as that takes; where there is no such place yet, nowhere."""
-        if self.pressed.level is not Pressure.STAND:
-            self._lean_to = -1
-            return frontier
-        if self._lean_to <= self.frontier:
-            steps = self.inbox.lean_steps(frontier, self.frontier, self._stored_max())
-            self._lean_to = next((to for to, stored in steps if stored <= self._freed_by(to)), self.frontier)
-        return min(self._lean_to, frontier)
-
-    def _stored_max(self) -> int:
-        """Bytes of rows, without the index that they will have. Expiry drops a whole segment, a tenth of a window: as
-        far ahead as the budget has room for, it is looked for."""
-        budget = self.pressed.budget
-        if budget is None:
-            return self._step_bytes
-        state = sum(state.reserved_bytes for state in self.states.values())
-        rows = sum(state.row_bytes for state in self.states.values())
-        return max(self._step_bytes, (budget.bytes - self.held_bytes) * rows // max(state, 1))
-
-    def _freed_by(self, frontier: int) -> int:
-        watermark = max(self.progress.watermark, self.inbox.watermark_at(frontier))
-        counted = () if self.inbox.totals is None else self.inbox.totals.sum_at(frontier)
-        return sum(state.freed_bytes(watermark, counted) for state in self.states.values())
 
     # Deciding.
 
@@ -245,7 +221,7 @@ class Joiner:
                     return None  # it waits for the state that comes with the move
         if frontier <= self.frontier:
             return None
-        bound = self._room_to(frontier)
+        bound = self._room.to(frontier, self.frontier, self.progress.watermark)
         within = self.frontier
         if bound > self.frontier:
             within = self.inbox.within(bound, self.frontier, self.pace.share(self._step_bytes))

@@ -66,6 +66,7 @@ from biclique.tiers.progress import (
     SourcePartition,
 )
 from biclique.tiers.ranking import ranked, take_totals, totals_of
+from biclique.tiers.reading_again import read_again
 from biclique.tiers.reading_on import read_on
 from biclique.tiers.sealing import seal, seal_merger
 from biclique.tiers.state import Adoption
@@ -242,26 +243,7 @@ def _read_again(joiner: Joiner, frontier: int, address: Address) -> Generator[Ef
     """The blocks that a step to this frontier needs and that were dropped for want of memory. False: one has been
     trimmed, so a successor has handled it."""
     joiner.inbox.make_room(frontier)
-    for offset in joiner.inbox.missing(frontier):
-        block: Record | None = yield from _one_again(address, offset)
-        if block is None:
-            return False
-        assert isinstance(block, Block)
-        joiner.inbox.restore(offset, block)
-    return True
-
-
-def _one_again(address: Address, offset: int) -> Generator[Effect, Any, Record | None]:
-    """The record at an offset that was read before; None: it has been trimmed."""
-    again: Fetched = yield Read(address, offset, 1)
-    while not again.records and again.start <= offset:  # it is there; a fetch may bring nothing all the same
-        yield Rest(REST_MS)
-        again = yield Read(address, offset, 1)
-    if again.start > offset:
-        return None
-    ((at, record),) = again.records
-    assert at == offset
-    return record
+    return (yield from read_again(address, joiner.inbox.missing(frontier), joiner.inbox.restore))
 
 
 def _step(
@@ -407,7 +389,7 @@ def merger_loop(
     merger = yield from _restored_merger(plan, number, progress, hold, written_max, shares_max, memory)
     if watch is not None:
         watch.merger = merger
-    address, serial, finished = Address(Topic.PARTIALS, number), 0, False
+    address, serial, slices, finished = Address(Topic.PARTIALS, number), 0, 0, False
     while True:
         orders: Orders = yield Consult()
         if orders.stop:
@@ -423,11 +405,8 @@ def merger_loop(
             yield Rest(REST_MS)
             continue
         frontier = merger.reach(table)
-        for offset in () if frontier is None else merger.missing(frontier):
-            shares: Record | None = yield from _one_again(address, offset)
-            if shares is None:
-                return End.FENCED  # a successor has handled it
-            merger.restore(shares)
+        if frontier is not None and not (yield from read_again(address, merger.missing(frontier), merger.restore)):
+            return End.FENCED  # a successor has handled it
         turns = merger.step(frontier) if frontier is not None else None
         if turns is None and orders.finish and not finished and not merger.replaying:
             turns, finished = merger.finish(), True
@@ -436,13 +415,16 @@ def merger_loop(
             if outcome is not Outcome.COMMITTED:
                 return _end_of(outcome)
             merger.committed(turn)
-        if (orders.seal or merger.pressed.seal_due) and not merger.replaying and merger.progress.cursor is None:
+        due = slices or orders.seal or merger.pressed.seal_due
+        if due and not merger.replaying and merger.progress.cursor is None:
             serial += 1
-            sealed = yield from seal_merger(merger, me, incarnation, serial)
+            sealed = yield from seal_merger(merger, me, incarnation, serial, written_max.seal_blobs << slices)
             if sealed is Publication.SUPERSEDED:
                 return End.FENCED
-            merger.pressed.sealed()
-        if turns is None and not fetched.records:
+            slices = slices + 1 if sealed is None else 0
+            if not slices:
+                merger.pressed.sealed()
+        if turns is None and not fetched.records and not slices:
             yield Rest(REST_MS)
 
 

@@ -11,21 +11,22 @@ merged again silently, and what the committed watermark had closed is forgotten 
 
 A step costs what its shares touch and its watermark closes, however many groups are open. What it writes is cut into
 transactions, the rows of each bounded in number and in bytes. Rows that are written once go out in the order of
-(time, id); progress in between is that of the step before, with a cursor: the frontier of this step, and the last row
-written. A restart makes the very same step again and goes on behind the cursor. Rows that may be written again need
-no cursor.
+(time, id); progress in between is that of the step before, with a cursor: the frontier and the watermark of this step,
+and the last row written. A restart makes the very same step again and goes on behind the cursor. Rows that may be
+written again are all written again: a smaller step would let groups fall back to what they were before.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from biclique.core.codec import checksum
 from biclique.core.rows import Vector
 from biclique.kernels.grouping import Key, key_rows
 from biclique.kernels.groups import Groups, column_of, text_bytes
@@ -35,17 +36,21 @@ from biclique.plan.model import Plan
 from biclique.query.model import Aggregate, GroupKey
 from biclique.query.types import Type
 from biclique.routing.table import RoutingTable
-from biclique.tiers.aggregation import distinct_window_us, key_types
+from biclique.tiers.aggregation import distinct_window_us, key_types, taken
 from biclique.tiers.inbox import Inbox
-from biclique.tiers.messages import Address, Partials, Producer, Record, Results, Signal, Topic
+from biclique.tiers.messages import TIME_NEVER, Address, Partials, Producer, Record, Results, Signal, Topic
 from biclique.tiers.open_groups import OpenGroups
 from biclique.tiers.pressure import MemoryBudget, Pressed, Pressure
 from biclique.tiers.progress import BlobRef, Manifest, MergerCursor, MergerProgress, Place
+from biclique.tiers.sealed_groups import SealedGroups
 from biclique.tiers.shares_codec import decode_shares, encode_shares
 from biclique.tiers.waiting import SHARES_MAX, Waiting
 
-GROUPS, WRITTEN = 0, 1  # what a blob of a merger's manifest holds, as BlobRef.side
+# What a blob of a merger's manifest holds, as BlobRef.side: groups, as they stand and whatever blobs before it say of
+# them; more groups, of which the first began in the blob before; rows that were written.
+GROUPS, WRITTEN, MORE = 0, 1, 2
 
+BEFORE_ALL: Place = (TIME_NEVER, 0, 0)  # nothing has been written for good
 WRITTEN_BYTES = 400  # a row that was written: its values, without the characters of texts, and its place
 
 
@@ -56,10 +61,12 @@ def merger_producer(number: int) -> Producer:
 @dataclass(frozen=True, slots=True)
 class WrittenMax:
     """Of one transaction, and of a blob: groups (of a blob: their shares), and bytes of their columns if they are more
-    than one."""
+    than one. `seal_blobs`: of a checkpoint, put in one turn."""
 
     groups: int = 1 << 17
     bytes: int = 1 << 26
+    blob_bytes: int = 1 << 18  # encoded in some 50 ms
+    seal_blobs: int = 2
 
 
 WRITTEN_MAX = WrittenMax()
@@ -115,22 +122,39 @@ class Merger:
         # DISTINCT with a window: when each row was written last, in the order of these times.
         self._written: OrderedDict[Key, int] = OrderedDict()
         self._written_texts = 0  # their bytes
+        self._sealed_groups = SealedGroups()
+        self._sealed_written: list[BlobRef] = []
 
     # Reading.
 
     def load(self, ref: BlobRef, data: bytes) -> None:
         """A blob of the manifest that is being restored. Raises DamagedBlob."""
-        if ref.side == GROUPS:
-            self._merge(decode_shares(data, self._values, self._types))
+        if ref.side != WRITTEN:
+            self._load_groups(ref, decode_shares(data, self._values, self._types))
             return
         shares = decode_shares(data, (), self._types[:-1])
         for key, time in zip(key_rows(shares.keys, len(shares)), shares.newest.tolist(), strict=True):
             self._write_down(key, time)
 
+    def _load_groups(self, ref: BlobRef, shares: Shares) -> None:
+        keys = key_rows(shares.keys, len(shares))
+        known = {keys[0]} if ref.side == MORE else set[Key]()
+        if self._query.tumble_us is not None:
+            # Blobs may hold what was closed long ago.
+            open_ = np.asarray(shares.keys[-1].values) > self.progress.watermark - self._query.tumble_us
+            shares = taken(shares, np.flatnonzero(open_))
+        again = {key for key in keys if key in self.groups} - known
+        self.groups.drop(again)
+        loaded = self.groups.merge(shares)
+        if self._timed:
+            self._open.add(key for key in loaded if key not in known and key not in again)
+        self._sealed_groups.load(ref, (key for key in loaded if key not in known))
+
     @property
     def size_bytes(self) -> int:
         """What it holds, about: all but the shares that wait."""
-        return self.groups.bytes + self._open.bytes + len(self._written) * WRITTEN_BYTES + self._written_texts
+        groups = self.groups.bytes + self._open.bytes + self._sealed_groups.bytes(len(self.groups))
+        return groups + len(self._written) * WRITTEN_BYTES + self._written_texts
 
     def read_to(self, next_offset: int) -> None:
         self.next_offset = next_offset
@@ -151,6 +175,7 @@ class Merger:
         if self._timed or self._query.distinct:
             unknown = {key for key in key_rows(shares.keys, len(shares)) if key not in self.groups}
         changed = self.groups.merge(shares)
+        self._sealed_groups.change(changed)
         fresh = [key for key in changed if key in unknown]  # the groups' own keys, so that a text is held once
         if self._timed:
             self._open.add(fresh)
@@ -163,11 +188,11 @@ class Merger:
         self._changed.update(dict.fromkeys(changed))
 
     def missing(self, frontier: int) -> tuple[int, ...]:
-        """Offsets of the shares that a step to this frontier needs and that gave way to others: to be read again, one
-        at a time, and given to `restore`, just before the step."""
+        """Offsets of the shares that a step to this frontier needs and that gave way to others: to be read again and
+        given to `restore`, just before the step."""
         return self._pending.missing(frontier)
 
-    def restore(self, record: Record) -> None:
+    def restore(self, offset: int, record: Record) -> None:
         """They are merged at once: there may be more of them than are held together."""
         assert isinstance(record, Partials)
         self._forget_what_was_closed()
@@ -184,17 +209,26 @@ class Merger:
         self.pressed.feel(self.held_bytes, host)
 
     def _room_to(self, frontier: int) -> int:
-        """How far there is memory for. Shares of groups that are there take none, so a merger that stands goes on
-        a little at a time while it has not come to its budget; then only to where a time closes groups."""
+        """How far there is memory for. Shares of groups that are there take none; with those of new groups a merger
+        that stands goes on a little at a time while it has not come to its budget, then only to where a time closes
+        groups."""
         if self.pressed.level is not Pressure.STAND:
             return frontier
-        budget = self.pressed.budget
-        to, size = self._pending.within(frontier, 0 if budget is None else budget.step_bytes)
-        fits = budget is not None and self.held_bytes + size <= budget.bytes
-        return to if not size or fits or self._closes(frontier) else self.progress.frontier
+        budget, done = self.pressed.budget, self.progress.frontier
+        left = 0 if budget is None or self.pressed.host is Pressure.STAND else budget.bytes - self.held_bytes
+        steps = self._pending.growing_steps(frontier, self._growth)
+        reach = done
+        for to, grown in steps:
+            if grown > max(0, left):
+                return to if reach <= done and self._closes(frontier) else reach
+            reach = to
+        return reach
+
+    def _growth(self, partials: Partials, size: int) -> int:
+        return self.groups.growth(_shares(partials), size)
 
     def _closes(self, frontier: int) -> bool:
-        watermark = max(self.progress.watermark, self.inbox.watermark_at(frontier))
+        watermark = self._watermark_at(frontier)
         if self._query.tumble_us is not None:
             return self._open.any_below(watermark - self._query.tumble_us + 1)
         if self._window_us is None or not self._written:
@@ -224,11 +258,19 @@ class Merger:
         shares and a farewell of its may be ahead."""
         return self.next_offset < self.progress.read_to
 
+    def _watermark_at(self, frontier: int) -> int:
+        """A step that is made again has no lower one than it had: what it wrote beyond would be written once more.
+        Signals alone do not tell: one that was ahead of the frontier lies below the offset that a restart reads from.
+        """
+        cursor = self.progress.cursor
+        had = TIME_NEVER if cursor is None else cursor.watermark
+        return max(self.progress.watermark, self.inbox.watermark_at(frontier), had)
+
     def step(self, frontier: int) -> Iterator[MergerTurn]:
         """The transactions of one step, each to be committed before the next is asked for. What was `missing` has been
         restored."""
         self._forget_what_was_closed()
-        watermark = max(self.progress.watermark, self.inbox.watermark_at(frontier))
+        watermark = self._watermark_at(frontier)
         for partials in self._pending.take(frontier):
             self._add_news(partials)
         fresh, changed = list(self._fresh), list(self._changed)
@@ -251,7 +293,7 @@ class Merger:
         if self._timed:
             keys = self._closed(None).keys
             yield from self._again(keys, self.progress)
-            self.groups.drop(keys)
+            self._forget(keys)
         elif self._hold and self._query.aggregating:
             self._one_group_of_nothing()
             yield from self._again(self.groups.keys, self.progress)
@@ -269,7 +311,7 @@ class Merger:
             behind = first + start + len(results.times)
             if behind < len(due.keys):
                 place = due.places[behind - 1]
-                reached = MergerCursor(after.frontier, place)
+                reached = MergerCursor(after.frontier, place, after.watermark)
                 yield self._turn(results, replace(before, cursor=reached, read_to=after.read_to))
             else:
                 self._drop(due.keys)
@@ -280,9 +322,12 @@ class Merger:
 
     def _again(self, keys: list[Key], after: MergerProgress) -> Iterator[MergerTurn]:
         """Rows that stand until the next of their group."""
+        before = replace(self.progress, read_to=after.read_to)
+        if after.frontier > before.frontier:
+            before = replace(before, cursor=MergerCursor(after.frontier, BEFORE_ALL, after.watermark))
         for start, results in self._records(keys):
             last = start + len(results.times) == len(keys)
-            yield self._turn(results, after if last else self.progress)
+            yield self._turn(results, after if last else before)
         if not keys:
             yield self._turn(None, after)
 
@@ -342,7 +387,12 @@ class Merger:
     def _drop(self, keys: list[Key]) -> None:
         """What a time has closed is forgotten; a DISTINCT row of full history never is."""
         if self._timed:
-            self.groups.drop(keys)
+            self._forget(keys)
+
+    def _forget(self, keys: Iterable[Key]) -> None:
+        keys = list(keys)
+        self.groups.drop(keys)
+        self._sealed_groups.forget(keys, len(self.groups))
 
     # What a time closes.
 
@@ -353,7 +403,7 @@ class Merger:
             return self._in_order(self._ended(watermark))
         due = self._in_order(self._open.take_below(watermark))
         news = [self._is_news(key) for key in due.keys]
-        self.groups.drop(key for key, is_news in zip(due.keys, news, strict=True) if not is_news)
+        self._forget(key for key, is_news in zip(due.keys, news, strict=True) if not is_news)
         if watermark is not None:
             bound = watermark - self._window_us
             while self._written and next(iter(self._written.values())) <= bound:
@@ -392,23 +442,52 @@ class Merger:
         self._silent_to = -1
         watermark = self.progress.watermark
         if self._timed:
-            self.groups.drop(self._closed(watermark).keys)
+            self._forget(self._closed(watermark).keys)
 
     @property
     def replaying(self) -> bool:
         return self._reading_again or self.inbox.behind(self.progress.frontier)
 
-    def seal(self) -> Iterator[tuple[int, int, bytes]]:
-        """(what it holds, rows, bytes) of each blob, one at a time. Between two steps. What is to be read again is from
-        `progress.offset` on, not what has been read since the last commit: the progress still waits for what that may
-        have said."""
+    @property
+    def seals_whole(self) -> bool:
+        """All at once, and anew each time: which DISTINCT rows were written, and which wait for their time, is of one
+        moment. Both are of a window."""
+        return self._window_us is not None
+
+    def seal(self, incarnation: int, serial: int) -> Iterator[tuple[BlobRef, bytes]]:
+        """Between two steps: the blobs to put, made one at a time, before `manifest` may be published. It may be left
+        before its end, and is then asked for again."""
         assert not self.replaying and self.progress.cursor is None
         self._forget_what_was_closed()
-        for groups in self.groups.snapshots(self._written_max.groups, self._written_max.bytes):
-            yield GROUPS, len(groups), encode_shares(groups, self._values, self._types)
-        for rows in self._stretches(list(self._written)):
+        prefix, most = f"merger-{self._number}/{incarnation}-{serial}", self._written_max
+        names = (f"{prefix}-{n}" for n in range(1 << 30))
+        if self.seals_whole:
+            self._sealed_groups.write_anew(self.groups)
+        left = self._sealed_groups.begin(self.groups)
+        for part in self.groups.snapshots(left, most.groups, min(most.bytes, most.blob_bytes)):
+            data = encode_shares(part.shares, self._values, self._types)
+            what = MORE if part.goes_on else GROUPS
+            ref = BlobRef(next(names), what, len(part.shares), checksum(data), False)
+            self._sealed_groups.written(ref, part.whole)
+            yield ref, data
+        self._sealed_groups.end()
+        self._sealed_written = []
+        for rows in self.groups.stretches(list(self._written), most.groups, min(most.bytes, most.blob_bytes)):
             some = [(row, self._written[row]) for row in rows]
-            yield WRITTEN, len(some), encode_shares(self._written_shares(some), (), self._types[:-1])
+            data = encode_shares(self._written_shares(some), (), self._types[:-1])
+            self._sealed_written.append(BlobRef(next(names), WRITTEN, len(some), checksum(data), False))
+            yield self._sealed_written[-1], data
+
+    def unseal(self) -> None:
+        """The store has lost some of the blobs."""
+        self._sealed_groups.write_anew(self.groups)
+
+    def manifest(self, incarnation: int) -> Manifest:
+        """Of what has just been sealed. What is to be read again is from `progress.offset` on, not what has been read
+        since the last commit: the progress still waits for what that may have said."""
+        done = self.progress
+        refs = (*self._sealed_groups.refs, *self._sealed_written)
+        return Manifest(incarnation, done.frontier, done.frontier, done.offset, refs)
 
     def _written_shares(self, written: list[tuple[Key, int]]) -> Shares:
         columns = zip(*(key for key, _ in written), strict=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -61,6 +62,7 @@ class Address(NamedTuple):
         return f"{self.topic.value}/{self.partition}"
 
 
+@lru_cache(maxsize=4096)  # asked for with every message
 def unit_address(unit: UnitId) -> Address:
     return Address(Topic.UNIT, str(unit._replace(generation=0)))
 
@@ -108,16 +110,23 @@ class SourceBlock:
         return records + sum(column.nbytes for column in self.columns) + sum(len(dead.raw) for dead in self.dead)
 
 
+UNREAD = -2  # the position of a heartbeat: there is something to be read, and reading only begins
+
+
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """The shuffler's driver: this source partition had been read up to `position` (its last offset; -1: none) when all
-    of it had been read, at `caught_up_ms` of this attempt's clock."""
+    of it had been read, at `caught_up_ms` of this attempt's clock; or it has not been read to its end (UNREAD).
+
+    `read_to`: the message that it reads next, where messages have offsets: behind `position`, none below this one holds
+    a record (markers of transactions, messages without rows)."""
 
     source: int
     partition: int
     position: int
     caught_up_ms: int
     attempt: int
+    read_to: int = 0
 
 
 @dataclass(frozen=True, slots=True)

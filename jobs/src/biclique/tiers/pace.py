@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from biclique.tiers.effects import Orders
-from biclique.tiers.messages import Address, Block, Partials, Record
+from biclique.tiers.messages import Address, Block, Partials, Record, Results
 
 QUICK_MS, SLOW_MS = 250, 1000  # of one transaction: results are seen when it ends
 SHIFT_MAX = 12
@@ -63,9 +63,11 @@ class Pace:
         return max(1, most >> self._shift)
 
     def sent(self, epoch: int, sends: Iterable[tuple[Address, Record]]) -> None:
-        """Committed. Epochs do not fall."""
+        """Committed. Epochs do not fall. Results are nobody's to handle, and take as long as anything."""
+        sends = tuple(sends)
         size = rows_bytes(sends)
-        if size:
+        if size or any(isinstance(record, Results) for _, record in sends):
             self._judged = False
+        if size:
             self._sent.append((epoch, size))
             self.in_flight += size

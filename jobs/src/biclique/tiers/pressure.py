@@ -7,12 +7,13 @@ when one begins), what it has read and not handled, and what it is about to send
 |----------|--------------------------------------------------------------------------------------------------------|
 | SLOW     | reads a few records at a time                                                                          |
 | SHED     | makes a checkpoint, and keeps little more than the offsets of blocks that it cannot handle yet         |
-| STAND    | takes no step that leaves its state greater; it reads on for signals, and keeps offsets                |
+| STAND    | takes no step that leaves its state greater, but for what its budget still has room for; it reads on   |
+|          | for signals, and keeps offsets                                                                         |
 
 A step adds what it stores, and then drops what no later tuple can match: a unit that stands takes it as soon as the
-second is no less than the first, so where there is a window it goes on by itself. Expiry comes in pieces of a tenth of
-a window, so it looks as far ahead as there is room for between the last mark and the budget. The budget is not passed
-by more than one step, which is bounded by a share of it, or is one epoch.
+second is no less than the first, so where there is a window it goes on by itself (room.py). Expiry comes in pieces of a
+tenth of a window: there is room for about one between the last mark and the budget. The budget is not passed by more
+than one step, which is bounded by a share of it, or is one epoch.
 
 The host adds what it sees from outside (the process's memory and its limit): the greater pressure counts. Nothing
 waits for memory to come free of itself: a unit that stands still, and why, is told (hosts/units/condition.py).
@@ -65,18 +66,19 @@ def records_of_a_read(pressure: Pressure, records: int) -> int:
 class Pressed:
     """What a unit's logic remembers of it. `budget` None: nothing is counted, and only the host can press."""
 
-    __slots__ = ("_armed", "budget", "level", "seal_due", "standing")
+    __slots__ = ("_armed", "budget", "host", "level", "seal_due", "standing")
 
     def __init__(self, budget: MemoryBudget | None) -> None:
         self.budget = budget
         self.level, self._armed = Pressure.NONE, True
+        self.host = Pressure.NONE  # as it sees it
         self.seal_due = False  # once each time that it comes so far
         self.standing = False  # there was something to do, and no room for it
 
     def feel(self, held: int, host: Pressure) -> None:
         """Once a turn."""
         own = Pressure.NONE if self.budget is None else self.budget.pressure(held)
-        self.level = max(own, host)
+        self.level, self.host = max(own, host), host
         if self.level is Pressure.NONE:
             self._armed = True
         elif self.level >= Pressure.SHED and self._armed:

@@ -53,8 +53,8 @@ class JoinerProgress:
     results on has applied. `read_to`: every block at or below the frontier is below this offset; whoever rebuilds the
     unit's tuples from its log reads up to there, however little a fetch may bring. `counted`: all tuples up to the
     frontier, of each relation whose window counts them. `failed`: expressions that failed so far, in predicates over
-    pairs, in keys of the partial results that were made, and in the select list; sums over all generations of all units
-    are the truth.
+    pairs, in keys of the partial results that were made, and in the select list, in this generation of the unit and all
+    before it; the sum over the last generation of every unit that ever was is the truth.
 
     `heard`: the newest version of the routing table that any signal up to `read_to` tells of. Who left by it may have
     said so below `offset`, and is not read again: an older table, which still names it, must not bring it back.
@@ -80,10 +80,12 @@ Place = tuple[int, int, int]  # of a row that is written once: its time, and its
 
 
 class MergerCursor(NamedTuple):
-    """Half of what the step to `frontier` writes has been written: up to this place."""
+    """Half of what the step to `frontier` writes has been written: up to this place. `watermark`: what the step is
+    closing. Signals that told of it may lie below the offset of the progress: no restart reads them again."""
 
     frontier: int
     place: Place
+    watermark: int = TIME_NEVER  # of a merger that did not write it down yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +138,10 @@ class Manifest:
     totals: tuple[Counts, ...] = ()
 
 
-def start_of(unit: UnitId, table: RoutingTable, lower: int) -> JoinerProgress:
+def start_of(unit: UnitId, table: RoutingTable, lower: int, failed: int = 0) -> JoinerProgress:
     """The progress that a unit of a new generation begins with. `table`: of the version that first names it, or for
-    which it is being started; `lower`: the end of its partition now."""
+    which it is being started; `lower`: the end of its partition now; `failed`: in the generations before."""
     born = table.born.get(unit, table.version)
     return JoinerProgress(
-        offset=lower, senders=table.units_of_stage(unit.subgroup.stage - 1), version=born, lower=lower
+        offset=lower, senders=table.units_of_stage(unit.subgroup.stage - 1), version=born, lower=lower, failed=failed
     )

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from biclique.core.codec import checksum
 from biclique.tiers.effects import BlobsLost, Effect, Publication, PublishManifest, PutBlob
 from biclique.tiers.joiner import Joiner
 from biclique.tiers.merger import Merger
 from biclique.tiers.messages import Producer
-from biclique.tiers.progress import BlobRef, Manifest
 
 
 def seal(
@@ -35,17 +33,16 @@ def seal(
 
 
 def seal_merger(
-    merger: Merger, me: Producer, incarnation: int, serial: int
-) -> Generator[Effect, Any, Publication | BlobsLost]:
-    """Everything anew each time: what a store has lost of it was of no use any more."""
-    refs: list[BlobRef] = []
-    for n, (what, rows, data) in enumerate(merger.seal()):
-        ref = BlobRef(f"{me.tier}-{me.name}/{incarnation}-{serial}-{n}", what, rows, checksum(data), False)
-        refs.append(ref)
+    merger: Merger, me: Producer, incarnation: int, serial: int, blobs_max: int = 1 << 30
+) -> Generator[Effect, Any, Publication | BlobsLost | None]:
+    """None: as above."""
+    for number, (ref, data) in enumerate(merger.seal(incarnation, serial), 1):
         taken: bool = yield PutBlob(ref.name, data)
         if not taken:
             return Publication.UNAVAILABLE
-    progress = merger.progress
-    manifest = Manifest(incarnation, progress.frontier, progress.frontier, progress.offset, tuple(refs))
-    answer: Publication | BlobsLost = yield PublishManifest(me, manifest)
+        if number == blobs_max and not merger.seals_whole:
+            return None
+    answer: Publication | BlobsLost = yield PublishManifest(me, merger.manifest(incarnation))
+    if isinstance(answer, BlobsLost):
+        merger.unseal()
     return answer

@@ -7,8 +7,9 @@ offset here. `missing` are the ones to be read again before a step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from biclique.tiers.inbox import HELD_MAX
 from biclique.tiers.messages import Partials
@@ -55,16 +56,17 @@ class Waiting:
                 self.held -= waiting.size
                 waiting.partials = None
 
-    def within(self, frontier: int, bytes_max: int) -> tuple[int, int]:
-        """How far a step may go whose shares have no more than so many bytes, by one epoch of them at least; and how
-        many they have."""
-        due = sorted((waiting.epoch, waiting.size) for waiting in self._all if waiting.epoch <= frontier)
+    def growing_steps(self, frontier: int, growth: Callable[[Partials, int], int]) -> Iterator[tuple[int, int]]:
+        """Steps to just before each epoch whose shares make what is held greater, then to the frontier; and by how many
+        bytes each does. `growth`: of shares of so many bytes; those that have given way count with all of theirs."""
+        due = sorted((waiting for waiting in self._all if waiting.epoch <= frontier), key=lambda waiting: waiting.epoch)
         size = 0
-        for epoch, more in due:
-            if epoch > due[0][0] and size + more > bytes_max:
-                return epoch - 1, sum(w for e, w in due if e < epoch)
+        for epoch, together in groupby(due, key=lambda waiting: waiting.epoch):
+            more = sum(w.size if w.partials is None else growth(w.partials, w.size) for w in together)
+            if more:
+                yield epoch - 1, size
             size += more
-        return frontier, size
+        yield frontier, size
 
     def missing(self, frontier: int) -> tuple[int, ...]:
         """Offsets of what is needed now and has given way."""

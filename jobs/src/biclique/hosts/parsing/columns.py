@@ -23,6 +23,7 @@ from biclique.hosts.parsing.values import (
 )
 from biclique.query.types import Kind, Type
 
+POWERS_OF_TEN = 38  # of a 128-bit decimal
 PIECE = 64  # texts that are worth no further cut
 
 Faults = dict[int, str]  # row → reason
@@ -78,11 +79,18 @@ def _cast(texts: pa.StringArray, kind: Type) -> pa.Array | None:
             case Kind.TIMESTAMP:
                 return _instants(texts)
             case Kind.DECIMAL:
-                return unscaled(pc.cast(texts, arrow_type(kind)))
+                return None if _far_behind_the_point(texts) else unscaled(pc.cast(texts, arrow_type(kind)))
             case _:
                 return pc.cast(texts, arrow_type(kind))
     except pa.ArrowInvalid:
         return None
+
+
+def _far_behind_the_point(texts: pa.StringArray) -> bool:
+    """A decimal with more digits behind its point than Arrow has powers of ten, perhaps: it looks for the power all the
+    same, and what it finds there makes 0 of 1e-41, or ends the process."""
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    return longest > POWERS_OF_TEN or _any(pc.match_substring_regex(texts, "[eE]-"))
 
 
 def _has_x(texts: pa.StringArray) -> bool:

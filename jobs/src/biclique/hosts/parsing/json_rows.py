@@ -24,11 +24,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pa_json
 from numpy.typing import NDArray
 
 from biclique.core.codec import storage_type
-from biclique.hosts.parsing.columns import PIECE, Faults, array_of, arrow_type, typed_column, unscaled
+from biclique.hosts.parsing.columns import PIECE, POWERS_OF_TEN, Faults, array_of, arrow_type, typed_column, unscaled
 from biclique.hosts.parsing.rows import BadRow, ParsedBlock, Verdict, Wanted, absent_values, first_faults, without
 from biclique.hosts.parsing.splitting import BLOCK_MAX, BOM, BlockMax, TextBlock, split_lines, text_blocks
 from biclique.hosts.parsing.texts import readable, undecodable
@@ -38,6 +39,8 @@ from biclique.query.types import Kind, Type
 _AS_TEXT = (Kind.DATE, Kind.TIMESTAMP)
 _SPECIAL_DOUBLES = {"NaN", "Infinity", "-Infinity"}
 NESTING_MAX = 64
+# A negative exponent, a long run of digits, or a character of one that is written as an escape.
+_FAR = rf"[0-9.][eE]-|[0-9]{{{POWERS_OF_TEN - 2}}}|\\u00(?:2[dDeE]|3[0-9]|[46]5)"
 
 
 def json_blocks(
@@ -82,6 +85,8 @@ class _Reader:
         assert len(self._ends) == count
         self._starts = np.concatenate([np.zeros(1, np.int64), self._ends[:-1]])[:count]
         self._plain = _plain_lines(data, self._starts, self._ends)
+        if any(field.type.kind is Kind.DECIMAL for field in wanted.fields):
+            self._plain &= ~_with_far_decimals(data, self._ends)
         kinds = [pa.string() if f.type.kind in _AS_TEXT else arrow_type(f.type) for f in wanted.fields]
         names = [f.name for f in wanted.fields]
         self._options = pa_json.ParseOptions(
@@ -169,6 +174,15 @@ def _plain_lines(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
     last = np.where(bytes_[last] == ord("\n"), last - 1, last)
     last = np.where((last > starts) & (bytes_[last] == ord("\r")), last - 1, last)
     return (last > starts) & (bytes_[starts] == ord("{")) & (bytes_[last] == ord("}"))
+
+
+def _with_far_decimals(data: bytes, ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Lines in which a decimal may have more digits behind its point than Arrow has powers of ten (columns.py)."""
+    offsets = pa.array(np.concatenate([np.zeros(1, np.int64), ends]), pa.int64())
+    lines = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(ends), [None, offsets.buffers()[1], pa.py_buffer(data)]
+    )
+    return np.asarray(pc.match_substring_regex(lines, _FAR).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _is_plain(line: bytes) -> bool:

@@ -29,6 +29,7 @@ from biclique.hosts.parsing.values import DATE_MAX, DATE_MIN, INSTANT_MAX, INSTA
 from biclique.query.types import Kind, Type
 
 _MILLIS_PER_DAY = 86_400_000
+SCALES = -18, 38  # of decimals: from what is beyond, Arrow scales by powers of ten that it does not have
 
 
 def holds(found: pa.DataType, kind: Type) -> bool:
@@ -40,7 +41,7 @@ def holds(found: pa.DataType, kind: Type) -> bool:
         case Kind.DOUBLE:
             return pa.types.is_floating(found) or (pa.types.is_integer(found) and found.bit_width <= 32)
         case Kind.DECIMAL:
-            return pa.types.is_decimal(found)
+            return pa.types.is_decimal(found) and SCALES[0] <= found.scale <= SCALES[1]
         case Kind.BOOLEAN:
             return pa.types.is_boolean(found)
         case Kind.STRING:

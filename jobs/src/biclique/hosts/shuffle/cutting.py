@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from biclique.core.rows import Vector
 from biclique.plan.semijoin import BLOCK_BYTES
@@ -17,7 +18,7 @@ from biclique.ports.wire import Message
 from biclique.tiers.cutting import RECORD_BYTES_MAX
 from biclique.tiers.messages import Mark, SourceBlock
 
-PORTION_BYTES = 4 << 20  # of messages as they came, but for one that has more alone
+PORTION_BYTES = 4 << 20  # of messages, but for one that has more alone
 BLOCK_ROWS = 16_384
 FETCHED_BYTES = BLOCK_BYTES  # of a block that units may read again for a few of its rows
 NARROW_BYTES = (
@@ -32,12 +33,17 @@ def bytes_max_of(block: SourceBlock, fetched: bool) -> int:
     return FETCHED_BYTES if fetched and wide else RECORD_BYTES_MAX
 
 
-def portions(records: pa.RecordBatch, most: int = PORTION_BYTES) -> Iterator[pa.RecordBatch]:
-    sizes = np.cumsum(pc.fill_null(pc.binary_length(records.column("value")), 0).to_numpy().astype(np.int64))
-    start = 0
+def sizes_as_they_came(values: pa.BinaryArray) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
+    return found
+
+
+def portions(records: pa.RecordBatch, sizes: NDArray[np.int64], most: int = PORTION_BYTES) -> Iterator[pa.RecordBatch]:
+    """`sizes`: of the messages, in bytes that parsing them takes."""
+    total, start = np.cumsum(sizes), 0
     while start < len(records):
-        before = int(sizes[start - 1]) if start else 0
-        stop = max(start + 1, int(sizes.searchsorted(before + most, side="right")))
+        before = int(total[start - 1]) if start else 0
+        stop = max(start + 1, int(total.searchsorted(before + most, side="right")))
         yield records.slice(start, stop - start)
         start = stop
 

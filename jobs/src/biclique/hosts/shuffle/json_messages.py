@@ -36,6 +36,8 @@ def _on_one_line(value: bytes) -> bytes:
         return value
     try:
         json.loads(value)
+    except RecursionError:
+        pass  # nested too deep, with line ends or without: who reads lines says so
     except ValueError:
         # No JSON; without its line ends it must not become some.
         return b"\x00" + value.replace(b"\n", b"\x00")

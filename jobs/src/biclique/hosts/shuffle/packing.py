@@ -24,9 +24,9 @@ from biclique.core.codec import from_arrow
 from biclique.core.places import last_place, offsets_max, place_text, places_of, row_bits
 from biclique.hosts.parsing.needed import needed_of
 from biclique.hosts.parsing.rows import Wanted
-from biclique.hosts.shuffle.arrow_messages import parse_arrow_messages
+from biclique.hosts.shuffle.arrow_messages import arrow_sizes, parse_arrow_messages
 from biclique.hosts.shuffle.csv_messages import parse_csv_messages
-from biclique.hosts.shuffle.cutting import bytes_max_of, cut, portions
+from biclique.hosts.shuffle.cutting import bytes_max_of, cut, portions, sizes_as_they_came
 from biclique.hosts.shuffle.json_messages import parse_json_messages
 from biclique.hosts.shuffle.parsed import WHOLE, BadRecord, ParsedMessages
 from biclique.hosts.shuffle.raw import RawRecords
@@ -92,7 +92,7 @@ class Packing:
         last: dict[SourcePartition, int] = {}
         for batch in batches:
             for key, records in _by_partition(batch):
-                for portion in portions(records):
+                for portion in packer.portions(key.source, records):
                     began_ns = time.time_ns()
                     packed = packer.pack(key, last.get(key, NO_PREDECESSOR), portion)
                     packed = traced(packed, portion, began_ns)
@@ -153,6 +153,12 @@ class Packer:
         self._shufflers = [Shuffler(query, source) for source in range(len(query.sources))]
         self._needed = [needed_of(query, source) for source in range(len(query.sources))]
         self._parsers = {n: parser_of(s) for n, s in enumerate(query.sources) if isinstance(s.input, Kafka)}
+
+    def portions(self, source: int, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """To be packed one after the other: bounded by what they take in memory, where that is more than they are."""
+        values, (wanted, _) = records.column("value"), self._needed[source]
+        in_arrow = self._parsers[source] is parse_arrow_messages
+        return portions(records, arrow_sizes(values, wanted) if in_arrow else sizes_as_they_came(values))
 
     def pack(self, key: SourcePartition, predecessor: int, records: pa.RecordBatch) -> SourceBlock:
         """Without any record where messages hold none."""

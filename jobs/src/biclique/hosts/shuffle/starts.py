@@ -2,21 +2,28 @@
 
 The choice of `startingOffsets` is made once, when the query is founded: `latest` and a time become the place before the
 first record, and stand in the dispatchers' first progress, as if everything up to there had been taken. From then on a
-start is always behind what a dispatcher has taken; no restart chooses anew. `earliest` needs no place: as long as
+start is always behind what a dispatcher has taken, and behind what was found to hold no record at the end of what it
+had taken (tiers/dispatcher.py, heartbeats); no restart chooses anew. `earliest` needs no place: as long as
 nothing of a partition was taken, it begins with what is there. So does a partition that is added later.
+
+A retention may remove records that were read and not taken yet, while their dispatcher is down: they are on their way,
+in shuffled. What was never read begins behind them, and it shows only when they have been taken. So a start that lies
+before all that its topic holds waits for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from biclique.core.places import last_place, next_offset, row_bits
 from biclique.ports.log import Bounds
-from biclique.ports.refusals import UnfitTopic
+from biclique.ports.refusals import UnfitTopic, Unreachable
 from biclique.query.model import Kafka, Query, Source
 from biclique.query.moments import microseconds_of
 from biclique.tiers.progress import SourcePartition
+
+ANEW = "begin the query anew under another BICLIQUE_PREFIX"
 
 
 class Topics(Protocol):
@@ -47,41 +54,59 @@ def first_places(query: Query, topics: Topics) -> dict[SourcePartition, int]:
     return places
 
 
-def starts_of(query: Query, taken: Mapping[SourcePartition, int], topics: Topics) -> dict[SourcePartition, int]:
+def _nothing(key: SourcePartition) -> bool:
+    return False
+
+
+def starts_of(
+    query: Query,
+    taken: Mapping[SourcePartition, int],
+    topics: Topics,
+    anew: str = ANEW,
+    under_way: Callable[[SourcePartition], bool] = _nothing,
+) -> dict[SourcePartition, int]:
     """The offset of the first message to read of every source partition. `taken`: the place of the last record that
-    dispatchers have taken, where there is one. Raises UnfitTopic where what comes next cannot be had any more."""
+    dispatchers have taken, where there is one; `under_way`: whether more may be on its way to them. Raises UnfitTopic
+    where what comes next cannot be had any more, and Unreachable as long as that cannot be told. `anew`: how a person
+    begins the query again."""
     bounds = topics.bounds(topics.partitions())
     starts: dict[SourcePartition, int] = {}
     for key, found in bounds.items():
         source = query.sources[key.source]
+        behind = next_offset(taken[key], row_bits(source)) if key in taken else 0
+        if behind < found.start and under_way(key):
+            raise Unreachable(
+                f"topic {_topic_of(source)} begins at offset {found.start} of partition {key.partition}, and offsets "
+                f"from {behind} on may be on their way to a dispatcher that is down or behind: it is read on when that "
+                "has taken them"
+            )
         if key in taken:
-            starts[key] = next_offset(taken[key], row_bits(source))
-            _refuse_lost(source, key, starts[key], found)
+            starts[key] = behind
+            _refuse_lost(source, key, behind, found, anew)
         else:
             starts[key] = found.start
     for key in taken:
         if key not in bounds:
-            raise _anew(query.sources[key.source], f"has no partition {key.partition} any more")
+            raise _anew(query.sources[key.source], f"has no partition {key.partition} any more", anew)
     return starts
 
 
-def _refuse_lost(source: Source, key: SourcePartition, start: int, found: Bounds) -> None:
-    if start > found.end:
-        raise _anew(
-            source, f"ends at offset {found.end} of partition {key.partition}, and was read up to {start - 1} before"
-        )
-    if start < found.start:
-        assert isinstance(source.input, Kafka)
-        raise UnfitTopic(
-            f"topic {source.input.topic} begins at offset {found.start} of partition {key.partition}, and offsets from"
-            f" {start} on were not read yet: its retention is shorter than the query was behind; begin the query anew"
-            " under another BICLIQUE_PREFIX, without them, and keep the topic longer"
-        )
-
-
-def _anew(source: Source, what: str) -> UnfitTopic:
+def _topic_of(source: Source) -> str:
     assert isinstance(source.input, Kafka)
-    return UnfitTopic(
-        f"topic {source.input.topic} {what}: it was deleted and made anew; begin the query anew under another"
-        " BICLIQUE_PREFIX"
-    )
+    return source.input.topic
+
+
+def _refuse_lost(source: Source, key: SourcePartition, start: int, found: Bounds, anew: str) -> None:
+    if start > found.end:
+        what = f"ends at offset {found.end} of partition {key.partition}, and was read up to {start - 1} before"
+        raise _anew(source, what, anew)
+    if start < found.start:
+        raise UnfitTopic(
+            f"topic {_topic_of(source)} begins at offset {found.start} of partition {key.partition}, and offsets from"
+            f" {start} on were not read yet: its retention is shorter than the query was behind; {anew}, without them,"
+            " and keep the topic longer"
+        )
+
+
+def _anew(source: Source, what: str, anew: str) -> UnfitTopic:
+    return UnfitTopic(f"topic {_topic_of(source)} {what}: it was deleted and made anew; {anew}")

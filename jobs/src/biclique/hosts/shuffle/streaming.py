@@ -8,7 +8,8 @@ messages are in Kafka.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,6 +30,14 @@ from biclique.tiers.progress import SourcePartition
 
 CONTEXT = f"get(filter(headers, header -> header.key = '{HEADER}'), 0).value"  # null where there is none
 RECORDS_PER_BATCH = 400_000  # of all partitions of a source: bounds what a restart reads again
+# What a reader asks for at once. With a megabyte and 500 records, which are the defaults, tasks waited for the broker
+# for a third of a burst. Each partition has a reader that keeps so much ahead, so many of them share a bound.
+RECORDS_PER_POLL = 16_384
+# Spark asks for a partition's ends after every answer, over the connection on which its consumer has already asked for
+# more; where there is no more, that request stands at the broker for this long, and the question behind it. With the
+# default of 500 ms a task took a second, whatever it read. Nobody reads between batches, so being short costs nothing.
+FETCH_WAIT_MS = 5
+FETCH_BYTES, FETCH_BYTES_OF_ALL, FETCH_BYTES_LEAST = 8 << 20, 128 << 20, 1 << 20
 
 
 def start_query(
@@ -42,10 +51,11 @@ def start_query(
 ) -> StreamingQuery:
     """`access`, `sink`: how Spark's connector reaches the Kafka of each source and that of the query's own topics, and
     by which user. `starts`: where to begin in each partition of the sources to read."""
-    sources = sources_of(starts)
-    records = _records(spark, topics.topic(sources[0]), sources[0], access, starts, packing.tracing)
-    for source in sources[1:]:
-        records = records.unionAll(_records(spark, topics.topic(source), source, access, starts, packing.tracing))
+    first, *others = (
+        _records(spark, reader, access[next(iter(reader.values()))], starts, packing.tracing)
+        for reader in readers_of(sources_of(starts), topics.topic, access)
+    )
+    records = reduce(DataFrame.unionAll, others, first)
     packed = records.mapInArrow(packing, PACKED_SQL).observe(OBSERVED, *_observed(starts))
     return (
         packed.select(*MESSAGE)
@@ -60,32 +70,62 @@ def start_query(
     )
 
 
+def fetch_bytes(partitions: int) -> int:
+    return max(FETCH_BYTES_LEAST, min(FETCH_BYTES, FETCH_BYTES_OF_ALL // partitions))
+
+
 def sources_of(starts: Mapping[SourcePartition, int]) -> tuple[int, ...]:
     """In the order in which the query has them."""
     return tuple(sorted({key.source for key in starts}))
 
 
+def readers_of(
+    sources: Sequence[int], topic: Callable[[int], str], access: Sequence[Mapping[str, str]]
+) -> tuple[Mapping[str, int], ...]:
+    """What one Kafka source of Spark's reads together: sources by their topics. What a batch costs whatever is in it
+    grows with each of Spark's, so those that are reached in the same way share one; but two sources that read one topic
+    do not."""
+    readers: list[dict[str, int]] = []
+    for source in sources:
+        for reader in readers:
+            if topic(source) not in reader and access[next(iter(reader.values()))] == access[source]:
+                reader[topic(source)] = source
+                break
+        else:
+            readers.append({topic(source): source})
+    return tuple(readers)
+
+
 def _records(
     spark: SparkSession,
-    topic: str,
-    source: int,
-    access: Sequence[Mapping[str, str]],
+    reader: Mapping[str, int],
+    access: Mapping[str, str],
     starts: Mapping[SourcePartition, int],
     tracing: bool,
 ) -> DataFrame:
-    known = {str(key.partition): offset for key, offset in starts.items() if key.source == source}
+    known = {
+        topic: {str(key.partition): offset for key, offset in starts.items() if key.source == source}
+        for topic, source in reader.items()
+    }
+    *others, last = reader.items()
+    number = lit(last[1])
+    for topic, source in others:
+        number = when(col("topic") == topic, source).otherwise(number)
     return (
         spark.readStream.format("kafka")
-        .options(**access[source])
-        .option("subscribe", topic)
-        .option("startingOffsets", json.dumps({topic: known}))
-        .option("maxOffsetsPerTrigger", RECORDS_PER_BATCH)
+        .options(**access)
+        .option("subscribe", ",".join(reader))
+        .option("startingOffsets", json.dumps(known))
+        .option("maxOffsetsPerTrigger", RECORDS_PER_BATCH * len(reader))
         .option("failOnDataLoss", "true")
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.max.poll.records", RECORDS_PER_POLL)
+        .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
+        .option("kafka.max.partition.fetch.bytes", fetch_bytes(len(starts)))
         .option("includeHeaders", tracing)
         .load()
         .select(
-            lit(source).alias("source"),
+            number.alias("source"),
             "partition",
             "offset",
             unix_micros("timestamp").alias("time"),

@@ -160,6 +160,10 @@ class DispatcherFollowing:
         self._transaction.part("commit", began, ended, wall)
         self._transaction.end(ended, wall, failure)
 
+    def end(self, at: int, wall: Wall, failure: str) -> None:
+        """Of a transaction that nothing more is heard of."""
+        self._transaction.end(at, wall, failure)
+
 
 class StepFollowing:
     """Of a joiner or merger: what is read waits for the frontier. A step may take several transactions; its spans end
@@ -200,6 +204,10 @@ class StepFollowing:
         self._transaction.part("commit", began, ended, wall)
         if failure or _last_of_step(commit):
             self._transaction.end(ended, wall, failure)
+
+    def end(self, at: int, wall: Wall, failure: str) -> None:
+        """Of a transaction that nothing more is heard of."""
+        self._transaction.end(at, wall, failure)
 
 
 def _caused(send: tuple[Address, Record], cause: str) -> tuple[Address, Record]:

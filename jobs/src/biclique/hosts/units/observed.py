@@ -4,20 +4,18 @@ A loop asks for everything that takes time outside itself, so the effects and th
 unit's life. Where no telemetry is wanted this is not there at all (`run_unit` hands the effects straight to the
 performer); what then remains is a call of nothing for each phase of a joiner's step.
 
-What is shown as it stands is looked at once a second, here, in the loop's own thread; exporters read the copy.
+What is shown as it stands is followed beside it (standing.py).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from biclique.hosts.units.facts import Facts, facts_of
 from biclique.hosts.units.following import DispatcherFollowing, StepFollowing
-from biclique.hosts.units.load import Load
+from biclique.hosts.units.standing import MACHINE, SECOND_NS, Clocks, Standing
 from biclique.plan.model import Plan
 from biclique.ports.metrics import OUTCOME
 from biclique.ports.telemetry import Point, Span, Telemetry
@@ -37,27 +35,13 @@ from biclique.tiers.effects import (
     PutBlob,
     Read,
     ReadProgress,
-    Rest,
 )
 from biclique.tiers.loops import Watch
 from biclique.tiers.messages import Results, Topic
 from biclique.tiers.phases import Phase
 
-SECOND_NS = 1_000_000_000
-INPUTS = {"dispatcher": Topic.SHUFFLED, "joiner": Topic.UNIT, "merger": Topic.PARTIALS}
 PAGE_BYTES = 4096
 STATM = Path("/proc/self/statm")
-
-
-@dataclass(frozen=True)
-class Clocks:
-    """Nanoseconds: one that does not jump, for spans of time; the machine's, for moments."""
-
-    steady: Callable[[], int] = time.monotonic_ns
-    wall: Callable[[], int] = time.time_ns
-
-
-MACHINE = Clocks()
 
 
 class Observed:
@@ -75,22 +59,19 @@ class Observed:
     ) -> None:
         self._perform, self._telemetry, self._plan, self._tier, self._watch = perform, telemetry, plan, tier, watch
         self._attempt, self._clocks = attempt, clocks
-        self._input = INPUTS[tier]
+        self.standing = Standing(plan, tier, watch, clocks)
         name = "join" if tier == "joiner" else "merge"
         self._following: DispatcherFollowing | StepFollowing = (
             DispatcherFollowing(telemetry, plan) if tier == "dispatcher" else StepFollowing(telemetry, name)
         )
         watch.mark = self._mark
         now = clocks.steady()
-        self._load, self._look_at, self._facts = Load(now), now, Facts()
         self._offset = clocks.wall() - now
         self._ended = self._read_ended = now
-        self._lag = 0
         self._open_phase: tuple[Phase, int] | None = None
         self._spent: dict[Phase, int] = {}
         self._seal_since: int | None = None
         self._sealed_bytes = self._checkpoint_bytes = 0
-        self._checkpoint_at = now
         self._started, self._restoring, self._replaying = now, True, False
         self._restore_span = telemetry.begin("restore", self._wall(now), rare=True)
         self._replay_span: Span | None = None
@@ -102,13 +83,13 @@ class Observed:
             self._close_phase(began)
             self._offset = self._clocks.wall() - began
             effect = self._sending(effect, began)
+        self.standing.asks(effect)
         answer = self._perform(effect)
         ended = self._clocks.steady()
+        self.standing.follow(effect, answer, began, ended)
         match effect:
-            case Rest():
-                self._load.rest(ended - began)
             case Read(address, _, _):
-                if address.topic is self._input:
+                if address.topic is self.standing.input:
                     self._read(answer, began, ended)
                 elif address.topic is Topic.SHUFFLED:
                     self._fetched(began, ended)
@@ -128,6 +109,19 @@ class Observed:
         self._ended = ended
         return answer
 
+    def end(self, failure: str) -> None:
+        """Nothing more is performed: what is under way is told as far as it has come. `failure`: what broke it off;
+        empty: it was to end."""
+        now = self._clocks.steady()
+        if self._restoring and self._restore_span is not None:
+            self._restore_span.end(self._wall(now), failure=failure)
+        if self._replaying and self._replay_span is not None:
+            self._replay_span.end(self._wall(now), failure=failure)
+        if self._seal_since is not None:
+            self._end_checkpoint(self._seal_since, now, failure or Publication.UNAVAILABLE.value)
+        self._following.end(now, self._wall, failure)
+        self._restoring = self._replaying = False
+
     def _wall(self, steady: int) -> int:
         return steady + self._offset
 
@@ -135,7 +129,6 @@ class Observed:
 
     def _read(self, fetched: Fetched, began: int, ended: int) -> None:
         self._read_ended = ended
-        self._lag = max(0, fetched.end - fetched.next_offset)
         if self._telemetry.tracing and fetched.records:
             watch = self._watch
             logic = watch.joiner or watch.merger
@@ -200,7 +193,7 @@ class Observed:
         if answer is Publication.PUBLISHED:
             failure = ""
             self._record("biclique.checkpoint.duration", ended - since)
-            self._checkpoint_at, self._checkpoint_bytes = ended, self._sealed_bytes
+            self._checkpoint_bytes = self._sealed_bytes
         self._end_checkpoint(since, ended, failure)
 
     def _end_checkpoint(self, since: int, ended: int, failure: str) -> None:
@@ -239,27 +232,24 @@ class Observed:
                 self._record("biclique.replay.duration", now - self._started)
                 if self._replay_span is not None:
                     self._replay_span.end(self._wall(now))
-        if now >= self._look_at:
-            self._look_at = now + SECOND_NS
-            self._load.sample(now)
-            self._facts = facts_of(self._plan.query, self._watch)
 
     # --- shown as it stands ------------------------------------------------------------------------------------------
 
     def _points(self) -> Iterator[Point]:
         """Called from an exporter's thread: only what is frozen, or a single number."""
-        facts, now, wall = self._facts, self._clocks.steady(), self._clocks.wall()
+        standing = self.standing
+        facts, now, wall = standing.facts, self._clocks.steady(), self._clocks.wall()
         yield from facts.points
         if facts.epoch is not None:
             yield Point("biclique.frontier.age", max(0.0, wall / SECOND_NS - facts.epoch / 1000))
         if facts.watermark is not None:
             yield Point("biclique.watermark.delay", wall / SECOND_NS - facts.watermark / 1_000_000)
-        yield Point("biclique.log.lag", self._lag)
-        yield Point("biclique.load", self._load.share(now))
-        yield Point("biclique.busy.time", self._load.busy_s(now))
+        yield Point("biclique.log.lag", standing.lag)
+        yield Point("biclique.load", standing.load.share(now))
+        yield Point("biclique.busy.time", standing.load.busy_s(now))
         yield Point("biclique.restarts", self._attempt - 1)
         if self._tier != "dispatcher":
-            yield Point("biclique.checkpoint.age", (now - self._checkpoint_at) / SECOND_NS)
+            yield Point("biclique.checkpoint.age", standing.checkpoint_age_s(now))
             yield Point("biclique.checkpoint.size", self._checkpoint_bytes)
         yield Point("process.cpu.time", time.process_time())
         try:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import gc
 import time
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 from biclique.hosts.perform import Performer
 from biclique.hosts.shuffle.packing import dispatcher_of
@@ -26,7 +27,8 @@ from biclique.hosts.units.spec import UnitSpec
 from biclique.plan.make import make_plan
 from biclique.plan.model import Plan
 from biclique.plan.table import first_table
-from biclique.ports.control_folder import ControlFolder
+from biclique.ports.control import Control
+from biclique.ports.controls import open_control
 from biclique.ports.kafka_log import PROGRESS, KafkaLog, input_of, topic_of
 from biclique.ports.kafka_receivers import Receivers
 from biclique.ports.outlets import Outlets
@@ -49,18 +51,23 @@ def run_unit(spec: UnitSpec) -> Ending:
 def _run(spec: UnitSpec) -> End:
     around = spec.surroundings
     plan = make_plan(compile_manifest(spec.manifest))
-    control = ControlFolder(Path(around.control))
-    name = f"{spec.tier} {spec.name}"
+    with closing(open_control(around.control, around.token)) as control:
+        return _run_under(control, plan, spec)
+
+
+def _run_under(control: Control, plan: Plan, spec: UnitSpec) -> End:
+    around, name = spec.surroundings, f"{spec.tier} {spec.name}"
     attempt = control.next_attempt(name)
     settings = replace(kafka_settings(around, attempt), read_bytes=limits.read_bytes(plan, spec.tier))
     log = KafkaLog(settings, Wire(plan), Outlets(plan.query))
-    store = checkpoint_store(around, plan.query, name)
+    owner = Producer(spec.tier, spec.name)
+    store = checkpoint_store(around, plan.query, name, log.identity(input_of(owner)))
     client = log.client()
     checkpoints = Checkpoints(around.checkpoint_s, time.monotonic)
     watch, budget = Watch(), limits.budget_of(plan, spec.tier)
     memory = ProcessMemory(budget, time.monotonic)
     conditions = Conditions(control, spec.tier, spec.name, budget, memory, time.monotonic)
-    owner, receivers = Producer(spec.tier, spec.name), Receivers(settings, time.monotonic)
+    receivers = Receivers(settings, time.monotonic)
     outside = Outside(plan, owner, control, checkpoints, conditions, memory, receivers, watch, time.monotonic)
     performer = Performer(
         client,
@@ -78,7 +85,8 @@ def _run(spec: UnitSpec) -> End:
                 "would lose or double results; restore the topic, or begin the query anew under another BICLIQUE_PREFIX"
             )
         gc.freeze()  # what stays for good is not looked through again and again: a full collection takes 60 ms
-        with observing(outside.timed(performer), plan, spec.tier, spec.name, attempt, watch) as perform:
+        performed, show = outside.timed(performer), partial(control.show, name)
+        with observing(performed, plan, spec.tier, spec.name, attempt, watch, show) as perform:
             end = _driven(_loop_of(plan, spec, budget, watch), perform, checkpoints)
         if end is End.FENCED and control.attempts(name) == attempt:
             # Nobody has begun after this one: the coordinator gave up on a transaction that was open too long, as when

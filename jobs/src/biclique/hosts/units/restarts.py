@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True)
 class Budget:
     """`restarts` in a row, each later than the one before by `backoff_s`, doubled each time, at most `backoff_max_s`;
-    after `healthy_s` of running none counts any more: whoever fails on what it reads first does not come so far."""
+    after `healthy_s` of running none counts any more: whoever fails on what it reads first does not come so far, or
+    comes to nothing in it (driver.py)."""
 
     restarts: int = 8
     healthy_s: float = 30.0

@@ -11,8 +11,9 @@ from typing import Any
 @dataclass(frozen=True)
 class Surroundings:
     """`kafka`: librdkafka's settings, without a secret. `kafka_secret`, `redis_secret`: names of Secrets in the folder
-    `secrets`; whoever connects looks them up. `prefix`: of topics, keys and transactional ids, of no other query.
-    `checkpoint_s`: between two checkpoints of a unit."""
+    `secrets`; whoever connects looks them up. `volumes`: the folder in which claims are mounted. `prefix`: of topics,
+    keys and transactional ids, of no other query. `checkpoint_s`: between two checkpoints of a unit. `control`,
+    `token`: as `open_control` takes them; of a unit it may be its driver's (`relay:`)."""
 
     kafka: dict[str, Any]
     redis: str
@@ -22,6 +23,8 @@ class Surroundings:
     secrets: str = ""
     kafka_secret: str | None = None
     redis_secret: str | None = None
+    volumes: str = ""
+    token: str = ""
 
 
 @dataclass(frozen=True)

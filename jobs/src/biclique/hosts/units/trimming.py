@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from confluent_kafka import KafkaException
+
 from biclique.hosts.units.restarts import Saying
 from biclique.plan.model import Plan
 from biclique.ports.control import Control
@@ -69,6 +71,12 @@ class Trimming:
     def close(self) -> None:
         self._client.close()
 
+    def take_over(self) -> list[Keep]:
+        """From whoever trimmed for this tier before, and nothing more: a transaction that it left open would hide from
+        a unit that starts again what the unit itself has committed, until it times out."""
+        self._client.fence(self._me)
+        return []
+
     def look(self) -> list[Keep]:
         """Trim what is needed no more. Raises what Kafka says against it."""
         match self._tier:
@@ -85,13 +93,14 @@ class Trimming:
         known = [progress for progress in found if isinstance(progress, DispatcherProgress)]
         if len(known) < len(found):
             return
+        watermark = self._watermark() if self._plan.may_leave_payload else None
         for number, progress in enumerate(known):
             address = Address(Topic.SHUFFLED, number)
             if not self._plan.may_leave_payload:
                 yield Keep(address, progress.offset, "not taken yet")
                 continue
             self._marks[number].note(progress)
-            if (watermark := self._watermark()) is not None:
+            if watermark is not None:
                 yield Keep(address, self._marks[number].keep_from(watermark), "payload in a window")
         yield Keep(Address(Topic.SIGNALS, 0), keep_signals_from(known), "the last word of each dispatcher")
 
@@ -137,8 +146,7 @@ class Trimming:
     def _write_down(self, owner: Producer, progress: TrimProgress) -> None:
         """Never less than was written before: another driver may have fenced this one, and trimmed further."""
         for _ in range(2):
-            known = self._client.read_progress(owner)
-            if isinstance(known, TrimProgress) and known.before >= progress.before:
+            if self._is_written(owner, progress):
                 return
             if self._client.commit(Commit(self._me, owner, (), progress)) is Outcome.COMMITTED:
                 self._wait_for(owner, progress)
@@ -146,26 +154,33 @@ class Trimming:
             self._client.fence(self._me)
         raise Unreachable(f"Kafka does not commit how far {owner.name} may be trimmed")
 
+    def _is_written(self, owner: Producer, progress: TrimProgress) -> bool:
+        known = self._client.read_progress(owner)
+        return isinstance(known, TrimProgress) and known.before >= progress.before
+
     def _wait_for(self, owner: Producer, progress: TrimProgress) -> None:
-        """A commit is answered before every reader sees it."""
+        """A commit is answered before every reader sees it; another driver may have written more meanwhile."""
         deadline = time.monotonic() + VISIBLE_S
-        while self._client.read_progress(owner) != progress:
+        while not self._is_written(owner, progress):
             if time.monotonic() > deadline:
                 raise Unreachable(f"Kafka does not show how far {owner.name} may be trimmed")
             time.sleep(0.05)
 
 
 def keep_trimming(trimming: Trimming, ended: threading.Event, every_s: float = EVERY_S) -> None:
-    """Until `ended`. What stands in the way is said, and never stops a tier: its logs grow, and that is all."""
-    saying = Saying()
-    while not ended.wait(every_s):
+    """Until `ended`. What stands in the way is said, and never stops a tier, nor trimming for good: its logs grow until
+    it is gone, and that is all."""
+    saying, do, wait_s = Saying(), trimming.take_over, 0.0
+    while not ended.wait(wait_s):
+        wait_s = every_s
         try:
-            for keep in trimming.look():
+            for keep in do():
                 if keep.trimmed:
                     told = {"event": "log.trimmed", "log": keep.address, "records": keep.trimmed, "start": keep.start}
                     why = (keep.address, keep.trimmed, keep.start, keep.why)
                     LOG.info("%s: %d trimmed, kept from %d: %s", *why, extra=told)
-        except (Refused, Unreachable) as trouble:
+            do = trimming.look
+        except (Refused, Unreachable, KafkaException) as trouble:
             if saying.is_due(str(trouble), time.monotonic()):
                 LOG.warning("logs are not trimmed: %s", trouble, extra={"event": "log.untrimmed"})
     trimming.close()

@@ -1,0 +1,34 @@
+"""All that a status is made of, in one value: what was decided, and what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from biclique_operator.desired.drivers import Driver
+from biclique_operator.observed import Observed
+from biclique_operator.policies.attempts import Attended
+from biclique_operator.policies.lifecycle import Course
+
+
+class Mode(Enum):
+    RUNS = "runs"
+    SUSPENDED = "suspended"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """`attended`: of each driver that the query has, in dataflow order. `refusals`: what the API did not take, pods
+    by their names, as (code, message). `scaled`: subgroups whose `replicas` somebody has changed, each with both
+    numbers. `unanswered`: executors are missing, and the API has not said yet whether it would take them."""
+
+    observed: Observed
+    course: Course
+    mode: Mode
+    attended: tuple[tuple[Driver, Attended], ...]
+    rolling: frozenset[str]
+    refusals: Mapping[str, tuple[int, str]]
+    scaled: tuple[tuple[str, int, int], ...]
+    unanswered: bool
+    now: float
