@@ -18,6 +18,7 @@ from tests.operator.process import operator_process, probed, relayed
 
 DEPLOYMENT, ACCOUNT, LEASE = "deployment/biclique-operator", "biclique-operator", "lease/biclique-operator"
 BEGINS_S = 60.0
+SETTLED_S = 60.0  # a pod has 20 s to end; one that is killed leaves a Lease that runs for 12 s
 
 
 def operator_pods(operator: Kube) -> list[dict[str, Any]]:
@@ -27,6 +28,20 @@ def operator_pods(operator: Kube) -> list[dict[str, Any]]:
 def leader(operator: Kube) -> str:
     """What its process is called, behind the name of its pod; empty: nobody leads."""
     return str(operator.object(LEASE)["spec"].get("holderIdentity") or "")
+
+
+def leading_pod(operator: Kube) -> dict[str, Any]:
+    """The pod that leads and stays, and with it all that are to be there. Behind `helm upgrade --wait` one of the
+    replaced pods may still lead on its way out, and for a moment nobody does."""
+    deadline = time.monotonic() + SETTLED_S
+    while time.monotonic() < deadline:
+        pods, holder = operator_pods(operator), leader(operator)
+        if not any("deletionTimestamp" in pod["metadata"] for pod in pods):
+            for pod in pods:
+                if holder.startswith(f"{pod['metadata']['name']}-"):
+                    return pod
+        time.sleep(0.2)
+    raise AssertionError(f"nobody leads who stays: {leader(operator)!r}\n{operator.story()}")
 
 
 def until_leads(operator: Kube, name: str, within_s: float) -> float:

@@ -19,7 +19,7 @@ from infra.redis_server import RedisServer
 from tests.chaos.stage import PAIRS
 from tests.e2e.infrastructure import Kubelet
 from tests.e2e.kube import Kube
-from tests.e2e.operators import leader, operator_pods, standing_by, until_leads
+from tests.e2e.operators import leader, leading_pod, standing_by, until_leads
 from tests.e2e.under_fault import UnderFault, beside
 
 pytestmark = pytest.mark.long
@@ -116,7 +116,7 @@ def test_a_leader_that_stood_still_and_a_successor_that_hears_of_nothing(
     roll began. So neither was told that the manifest has been changed back, and by what they know each would make what
     nobody wants any more, and roll what should be left alone."""
     drivers, wanted = query.drivers(), {driver_of(name): digest for name, digest in made_of(query).items()}
-    (pod,) = operator_pods(operator)
+    pod = leading_pod(operator)
     outside = tmp_path / "outside"
     with standing_by(operator, outside) as relay:
         with query.strikes("stands still in a roll until another leads, who is deaf", "operator") as noted:

@@ -15,7 +15,7 @@ from tests.e2e.conftest import install
 from tests.e2e.flow import Flow
 from tests.e2e.infrastructure import Kubelet
 from tests.e2e.kube import Kube
-from tests.e2e.operators import leader, operator_pods
+from tests.e2e.operators import leader, leading_pod
 from tests.e2e.test_life_of_a_query import MANIFEST
 
 TIERS = ("shuffler", "dispatcher", "joiner")
@@ -36,8 +36,8 @@ def killed(kube: Kube, selector: str) -> None:
 def the_one_that_leads_is_killed(kube: Kube, operator: Kube, node: Kubelet | None) -> dict[str, float]:
     """Where its node is ours there, and its pod taken away at once, as when a node is lost: it lets go of nothing.
     Joiners that are killed with it are begun again by whoever leads next. The seconds from the kill to both."""
+    pod = leading_pod(operator)
     before, holder = joiners_of(kube), leader(operator)
-    (pod,) = (pod for pod in operator_pods(operator) if holder.startswith(pod["metadata"]["name"]))
     took: dict[str, float] = {}
     began = time.monotonic()
     if node is not None:
