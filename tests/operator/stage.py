@@ -214,6 +214,16 @@ class Stage:
     def condition(self, kind: str) -> tuple[str, str, str]:
         return self.operator.condition(self.key, kind)
 
+    def subgroup(self, name: str) -> Raw:
+        found = self.cluster.get("JoinSubgroup", self.key.namespace, f"{self.id}-{name.lower()}")
+        assert found is not None, f"{name} is gone"
+        return dict(found)
+
+    def of_subgroup(self, name: str, kind: str) -> tuple[str, str, str]:
+        """One of its conditions, as of a query."""
+        (found,) = (one for one in self.subgroup(name)["status"]["conditions"] if one["type"] == kind)
+        return found["status"], found["reason"], found["message"]
+
     def pods(self) -> dict[str, Raw]:
         return self.operator.pods(self.key)
 

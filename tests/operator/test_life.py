@@ -367,6 +367,25 @@ def test_what_is_known_of_drivers_outlasts_a_manifest_that_a_newer_operator_refu
     assert stage.alive() == ["dispatcher-2", "joiner-0l0-2", "joiner-0r0-2", "shuffler-3"]
 
 
+def test_it_can_be_suspended_even_so() -> None:
+    stage = Stage().is_running()
+    stage.cluster.merge("ConfigMap", "default", f"{stage.id}-manifest", {"data": {"join.yaml": "{}"}})
+    stage.change(sql="SELECT", suspend=True)
+    stage.settle()
+    assert routing(stage)["biclique.dev/stop"] == "true"
+    assert stage.condition("Suspended")[:2] == ("False", "Stopping"), "its drivers run"
+    assert stage.condition("Progressing")[:2] == ("True", "Stopping")
+    for name, pod in stage.pods().items():
+        if name != "shuffler-1":
+            stage.kubelet.ends(pod, 0)
+    stage.settle()
+    said = stage.condition("Progressing")
+    assert said == ("True", "Stopping", "waits for the end of shuffler")
+    stage.passes(60)
+    assert "shuffler-1" not in stage.pods(), "it has had its time"
+    assert stage.condition("Suspended")[:2] == ("True", "Suspended")
+
+
 # --- routing tables that are gone -------------------------------------------------------------------------------------
 
 

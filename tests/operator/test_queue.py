@@ -76,6 +76,17 @@ def test_failures_come_back_later_and_later_and_a_success_forgets_them() -> None
     assert queue.failed("a") == 0.5
 
 
+def test_a_key_may_fail_for_weeks() -> None:
+    clock = Clock()
+    queue = queue_at(clock)
+    queue.add("a")
+    for _ in range(2000):
+        clock.now += 2 * LAST_S
+        assert taken(queue) == "a"
+        wait_s = queue.failed("a")
+    assert wait_s == LAST_S
+
+
 def test_it_tells_how_long_a_key_has_been_due() -> None:
     clock = Clock()
     queue = queue_at(clock)

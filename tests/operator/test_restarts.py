@@ -10,7 +10,16 @@ from biclique.query.pod import OLD_COPY
 from biclique_operator.cluster import Refused
 from biclique_operator.desired.driver_pod import STARTS_S
 from biclique_operator.observed import Ended
-from biclique_operator.policies.restarts import BUDGET, HEALTHY_S, RARE_S, Record, Verdict, judged
+from biclique_operator.policies.restarts import (
+    BUDGET,
+    HEALTHY_S,
+    MEND_FIRST,
+    PAUSE_MAX_S,
+    RARE_S,
+    Record,
+    Verdict,
+    judged,
+)
 from tests.operator.stage import Stage
 from tests.operator.test_troubles import warned
 
@@ -119,6 +128,23 @@ def test_what_a_person_must_mend_is_said_and_tried_again_rarely(code: int) -> No
     stage.run_pods()
     stage.settle()
     assert stage.condition("Degraded")[0] == "False"
+
+
+@pytest.mark.parametrize("code", [MEND_FIRST, 4])
+def test_one_that_has_failed_for_weeks_is_still_judged(code: int) -> None:
+    record = Record(attempt=5000, judged=4999, failures=4999)
+    found = judged(record, 5000, Ended(code, "Error", "no", 0.0), False, "pod", 1000.0)
+    assert 0.5 * RARE_S < found.retry_at - 1000.0 <= PAUSE_MAX_S
+
+
+def test_a_clock_that_was_ahead_puts_no_driver_off() -> None:
+    stage = Stage().is_running()
+    stage.kubelet.ends(stage.pods()["shuffler-1"], 4, "no")
+    stage.clock.passes(3600)
+    stage.settle()
+    stage.clock.passes(-3600)  # another leads, whose clock is right
+    stage.settle()
+    assert "shuffler-2" in stage.pods()
 
 
 def test_a_driver_that_was_given_an_old_manifest_is_begun_again_at_once() -> None:

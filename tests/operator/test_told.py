@@ -64,7 +64,16 @@ def test_a_unit_that_stands_still_and_a_paused_source_are_named() -> None:
     stage.settle()
     assert stage.condition("Degraded") == ("True", "UnitStandsStill", f"joiner 0L0.0 stands still: {why}")
     assert stage.status["units"] == "1/2"
-    told(stage, shuffler_1={**SHUFFLER, "paused": {"orders": "1,000 bad records"}}, joiner_0l0_1=JOINER)
+    # As on a cluster: every driver tells of it, and the shuffler of its source in the place of a unit, too.
+    paused = {"paused": {"orders": "1,000 bad records"}}
+    source = {"orders": {"state": "stands still", "why": "it is paused: 1,000 bad records"}}
+    told(
+        stage,
+        shuffler_1={**SHUFFLER, **paused, "units": source},
+        dispatcher_1={"units": {}, **paused},
+        joiner_0l0_1={**JOINER, **paused},
+        joiner_0r0_1={**JOINER, **paused},
+    )
     stage.settle()
     assert stage.condition("Degraded")[:2] == ("True", "SourcePaused")
     assert stage.status["paused"] == [{"name": "orders", "why": "1,000 bad records"}]

@@ -249,6 +249,19 @@ def test_what_is_refused_is_asked_again_more_and_more_rarely(kind: str) -> None:
     assert stage.named_within(70)[0] == "False"
 
 
+def test_a_subgroup_that_is_refused_is_not_asked_for_in_a_circle() -> None:
+    def no_subgroup(verb: str, kind: str, name: str) -> None:
+        if (verb, kind) == ("apply", "JoinSubgroup"):
+            raise Refused(403, "exceeded quota: count/joinsubgroups.biclique.dev")
+
+    stage = Stage()
+    stage.cluster.before_write = no_subgroup
+    stage.cluster.create(joinquery())
+    waits = [stage.operator.look(stage.key) for _ in range(4)]
+    assert waits[-1] is not None and waits[-1] >= 1.0
+    assert stage.condition("Degraded")[:2] == ("True", "QuotaExceeded")
+
+
 def test_another_refusal_is_asked_about_as_soon_as_if_it_were_alone() -> None:
     stage = Stage()
     stage.cluster.create(joinquery())

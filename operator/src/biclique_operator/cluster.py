@@ -221,14 +221,20 @@ class Cluster:
                 _preload_content=False,
                 _request_timeout=timeout_s or TIMEOUT_S,
             )
+            data = answer.data  # read only now: it may break off
         except ApiException as error:
             raise _failure(error.status or 0, _message(error.body or b"") or error.reason or "") from None
         except urllib3.exceptions.HTTPError as error:
             raise Unreachable(f"Kubernetes does not answer ({error})") from None
-        data = answer.data
         if not 200 <= answer.status < 300:
             raise _failure(answer.status, _message(data))
-        return json.loads(data) if data else {}
+        try:
+            found = json.loads(data) if data else {}
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise Unreachable(f"what answers in Kubernetes' place is not its API: {data[:100]!r}")
+        return found
 
 
 def _failure(code: int, message: str) -> Exception:

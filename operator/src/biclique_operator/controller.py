@@ -33,11 +33,11 @@ from biclique_operator.observed import (
 )
 from biclique_operator.policies import reasons
 from biclique_operator.policies.conditions import amiss_in
-from biclique_operator.policies.lacking import called, lacking
+from biclique_operator.policies.lacking import called, lacking, removing
 from biclique_operator.policies.refusals import Refusals
 from biclique_operator.policies.status import records_of
 from biclique_operator.policies.troubles import NO_ANSWER
-from biclique_operator.reconcile import Event, Plan, plan
+from biclique_operator.reconcile import Event, Plan, Removal, plan
 from biclique_operator.settings import Installation
 from biclique_operator.telemetry import Telemetry
 from biclique_operator.trials import Trials
@@ -139,8 +139,8 @@ class Controller:
         # What is new is looked at as often as if it were alone.
         observed = replace(observed, refused_since=max(since, default=None), unanswered=self._trials.unanswered(key))
         planned = plan(observed, self._installation, self._now(), {**refused.of, **tried})
-        if refused.of and not planned.apply and not planned.create:
-            del self._refusals[key]  # nothing is to be made any more, so nothing of it is missing
+        if refused.of and not planned.apply and not planned.create and not planned.remove:
+            del self._refusals[key]  # nothing is to be done any more, so nothing of it is missing
             return self._plan(key, observed)
         return planned
 
@@ -189,20 +189,13 @@ class Controller:
             refused |= self._create(planned.create)
         else:
             refused |= dict.fromkeys((pod["metadata"]["name"] for pod in planned.create), why)
-        before = self._refusals.get(key, Refusals())
-        if (refusals := before.followed_by(refused, observed.generation, self._now())) != before:
-            self._refusals[key] = refusals
-            again = self._plan(key, observed)
-            planned = replace(
-                planned,
-                remove=again.remove,
-                status=again.status,
-                subgroups=again.subgroups,
-                events=again.events,
-                look_again_s=again.look_again_s,
-            )
-        for removal in planned.remove:
-            self._cluster.remove(removal.kind, namespace, removal.name, removal.uid)
+        planned = self._with_refusals(key, observed, planned, refused)
+        stay, silent = self._remove(namespace, planned.remove)
+        for pod, deed in planned.deeds:
+            if removing(pod) not in stay and pod not in silent:
+                self._announce(fresh, deed)
+        if planned.finalizers is None:
+            planned = self._with_refusals(key, observed, planned, refused | stay)
         for name, status in planned.subgroups:
             subgroup = observed.object("JoinSubgroup", name)
             assert subgroup is not None, "its status was planned"
@@ -212,14 +205,52 @@ class Controller:
             self._caches.put(fresh)
             self._tell_transition(stood, planned.status)
         if planned.finalizers is not None:
+            # Whatever may not be removed here: what a query owned, Kubernetes takes away behind it.
             self._cluster.write_finalizers(fresh, planned.finalizers)
+        elif silent:
+            raise next(iter(silent.values()))  # once all else is done and said
         for event in planned.events:
             self._announce(fresh, event)
         made = {called(one["kind"], one["metadata"]["name"]) for one in apply}
         made |= {pod["metadata"]["name"] for pod in planned.create}
         told = planned.status is not None or planned.subgroups or planned.finalizers is not None
-        changed = noted is Noted.DONE or told or planned.remove or made - refused.keys()
+        removed = len(planned.remove) > len(stay) + len(silent)
+        changed = noted is Noted.DONE or told or removed or made - refused.keys()
         return UNNOTED_LOOK_S if stays else planned.look_again_s, "changed" if changed else "refused"
+
+    def _with_refusals(
+        self, key: QueryKey, observed: Observed, planned: Plan, refused: Mapping[str, tuple[int, str]]
+    ) -> Plan:
+        """What is still to be done, and said, where the API took something, or did not, that it did before."""
+        before = self._refusals.get(key, Refusals())
+        if (refusals := before.followed_by(refused, observed.generation, self._now())) == before:
+            return planned
+        self._refusals[key] = refusals
+        again = self._plan(key, observed)
+        return replace(
+            planned,
+            remove=again.remove,
+            status=again.status,
+            subgroups=again.subgroups,
+            deeds=again.deeds,
+            events=again.events,
+            look_again_s=again.look_again_s,
+        )
+
+    def _remove(
+        self, namespace: str, removals: Iterable[Removal]
+    ) -> tuple[dict[str, tuple[int, str]], dict[str, Unreachable]]:
+        """Those that were refused, and those that were not answered: neither keeps the others, or what is said."""
+        refused: dict[str, tuple[int, str]] = {}
+        silent: dict[str, Unreachable] = {}
+        for removal in removals:
+            try:
+                self._cluster.remove(removal.kind, namespace, removal.name, removal.uid)
+            except Refused as refusal:
+                refused[removing(removal.name)] = refusal.code, refusal.message
+            except Unreachable as no_answer:
+                silent[removal.name] = no_answer
+        return refused, silent
 
     def _note(self, key: QueryKey, observed: Observed, planned: Plan) -> Noted:
         """Each look tries again until it is. A query goes even where nothing can be noted, as in a

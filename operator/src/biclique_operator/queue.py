@@ -14,6 +14,8 @@ from typing import Generic, TypeVar
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 FIRST_S, LAST_S = 0.5, 60.0
+DOUBLED_MAX = 7  # times; a key may fail for weeks, and a power of that many has no room in a number
+assert FIRST_S * 2**DOUBLED_MAX >= LAST_S, "it comes to the last"
 
 
 class WorkQueue(Generic[KeyT]):
@@ -77,7 +79,7 @@ class WorkQueue(Generic[KeyT]):
         with self._changed:
             count = self._failures.get(key, 0) + 1
             self._failures[key] = count
-            wait_s: float = min(FIRST_S * 2.0 ** (count - 1), LAST_S) * (0.5 + self._jitter())
+            wait_s: float = min(FIRST_S * 2.0 ** min(count - 1, DOUBLED_MAX), LAST_S) * (0.5 + self._jitter())
             self._give_back(key, self._clock() + wait_s)
             return wait_s
 

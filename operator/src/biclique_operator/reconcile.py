@@ -1,12 +1,12 @@
 """From what is observed of a query to what is done about it. Pure: the same values give the same plan.
 
 A plan that is empty is the normal case. What it holds is done in its order: what is to be swept later is noted, then
-objects, pods, the status that says what was done, and the events. Every part may be done twice, and a plan may end
-anywhere: the next look makes the rest of it, from what is there then."""
+objects, pods and what is told of them, the status that says what was done, and the events of what it says. Every part
+may be done twice, and a plan may end anywhere: the next look makes the rest of it, from what is there then."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from biclique_operator.checked import Checked, check, manifest_text
@@ -21,7 +21,7 @@ from biclique_operator.observed import Observed, Raw, seconds_of
 from biclique_operator.policies import reasons
 from biclique_operator.policies.attempts import Attended, Phase, attend, rest, rolled
 from biclique_operator.policies.image import image_of
-from biclique_operator.policies.lacking import lacking
+from biclique_operator.policies.lacking import called, lacking
 from biclique_operator.policies.lifecycle import Course, course_of
 from biclique_operator.policies.restarts import Record
 from biclique_operator.policies.rollout import spec_hash
@@ -31,7 +31,12 @@ from biclique_operator.policies.status import (
     paused_status,
     records_of,
     status_of,
+)
+from biclique_operator.policies.subgroup_status import (
+    deletion_status_of,
+    paused_status_of,
     subgroup_status_of,
+    unknown_status_of,
 )
 from biclique_operator.policies.turns import outdated_of, smaller_of, stuck_of, to_roll_of, why_rolled
 from biclique_operator.settings import Installation
@@ -69,8 +74,10 @@ class Removal:
 class Plan:
     """`needs_secret`: the one of executors is made, unless it is there. `trials`: executors that are missing, by what
     they are called in a sentence; whether the API would take them is to be asked. `status` None: as it stands.
-    `subgroups`: statuses of JoinSubgroups, by name. `finalizers` None: as they stand. `leftovers`: the manifest whose
-    topics and keys are to be swept later, noted before anything else. `look_again_s` None: when something changes."""
+    `subgroups`: statuses of JoinSubgroups, by name. `deeds`: by the pods that they are about, told as soon as those
+    were made and removed: who finds them so at the next look does not know that nobody was told. `finalizers` None: as
+    they stand. `leftovers`: the manifest whose topics and keys are to be swept later, noted before anything else.
+    `look_again_s` None: when something changes."""
 
     apply: tuple[Raw, ...] = ()
     needs_secret: bool = False
@@ -80,6 +87,7 @@ class Plan:
     subgroups: tuple[tuple[str, Raw], ...] = ()
     leftovers: str | None = None
     finalizers: tuple[str, ...] | None = None
+    deeds: tuple[tuple[str, Event], ...] = ()
     events: tuple[Event, ...] = ()
     trials: tuple[tuple[str, Raw], ...] = ()
     look_again_s: float | None = None
@@ -117,7 +125,7 @@ def plan(
     if observed.deleting_since is not None:
         return _deletion(observed, now)
     if observed.paused:
-        return _only_said(observed, paused_status(observed, now))
+        return _only_said(observed, now)
     if not observed.has_finalizer:
         # Before anything exists that would have to be swept.
         return Plan(finalizers=(*observed.finalizers, FINALIZER), look_again_s=0.0)
@@ -145,7 +153,15 @@ def plan(
     changed = None if status == observed.status else status
     told = tuple(_events_of_conditions(observed.status, status))
     if course.runs is None:
-        return Plan(status=changed, events=told if changed else (), look_again_s=_look_again(situation, now))
+        apply, remove = _rests_anyway(observed, now) if mode is Mode.SUSPENDED else ((), ())
+        return Plan(
+            apply=apply,
+            remove=remove,
+            status=changed,
+            subgroups=tuple(_of_subgroups(observed, lambda subgroup: unknown_status_of(situation, subgroup))),
+            events=told if changed else (),
+            look_again_s=_look_again(situation, now),
+        )
     wanted = objects_of(
         observed.query, course.runs, drivers, _replicas(observed, drivers), mode is Mode.SUSPENDED, installation
     )
@@ -161,16 +177,37 @@ def plan(
         remove=remove,
         status=changed,
         subgroups=tuple(_subgroups(situation)),
-        events=(*_events_of_drivers(decided, create, refused), *(told if changed else ())),
+        deeds=tuple(_events_of_drivers(decided, create, refused)),
+        events=told if changed else (),
         trials=trials,
-        look_again_s=_look_again(situation, now, _waits_for_subgroup(observed, decided), trials),
+        look_again_s=_look_again(situation, now, _waits_for_subgroup(observed, decided, refused), trials),
     )
 
 
-def _only_said(observed: Observed, status: Raw) -> Plan:
+def _rests_anyway(observed: Observed, now: float) -> tuple[tuple[Raw, ...], tuple[Removal, ...]]:
+    """Whatever its manifest has become, what runs of a query can be told to stop. What has ended stays: how far its
+    attempts have come is not known otherwise."""
+    alive = [pod for pod in observed.pods if not pod.is_over]
+    asked_at = seconds_of(observed.status.get("stoppingSince")) or now
+    overdue = now >= asked_at + STOP_PATIENCE_S
+    away = (Removal("Pod", pod.name, pod.uid, "it did not stop by itself") for pod in alive if not pod.deleting_until)
+    return _asks_to_stop(observed) if alive else (), tuple(away) if overdue else ()
+
+
+def _asks_to_stop(observed: Observed) -> tuple[Raw, ...]:
+    routing = observed.object("ConfigMap", observed.query.routing)
+    if routing is None or routing["metadata"].get("deletionTimestamp") or observed.stop_is_set:
+        return ()
+    return (sealed(config_maps.routing(observed.query, stopping=True)),)
+
+
+def _only_said(observed: Observed, now: float) -> Plan:
+    """That nothing is changed."""
+    subgroups = tuple(_of_subgroups(observed, lambda subgroup: paused_status_of(subgroup, now)))
+    status = paused_status(observed, now)
     if status == observed.status:
-        return Plan()
-    return Plan(status=status, events=tuple(_events_of_conditions(observed.status, status)))
+        return Plan(subgroups=subgroups)
+    return Plan(status=status, subgroups=subgroups, events=tuple(_events_of_conditions(observed.status, status)))
 
 
 def _mode(observed: Observed) -> Mode:
@@ -305,8 +342,14 @@ def _owner(observed: Observed, driver: Driver) -> Raw | None:
     return None if found is None else owner_reference("JoinSubgroup", name, found["metadata"]["uid"])
 
 
-def _waits_for_subgroup(observed: Observed, decided: _Decided) -> bool:
-    return any(each.start is not None and _owner(observed, driver) is None for driver, each in decided.attended)
+def _waits_for_subgroup(observed: Observed, decided: _Decided, refusals: Mapping[str, tuple[int, str]]) -> bool:
+    """That is made now: of one that the API does not take, looking again at once would find the same."""
+    return any(
+        each.start is not None
+        and _owner(observed, driver) is None
+        and called("JoinSubgroup", observed.query.subgroup(driver.subgroup or "")) not in refusals
+        for driver, each in decided.attended
+    )
 
 
 # --- objects ---------------------------------------------------------------------------------------------------------
@@ -365,15 +408,25 @@ def _scaled(observed: Observed, drivers: tuple[Driver, ...]) -> Iterator[tuple[s
 
 
 def _subgroups(situation: Situation) -> Iterator[tuple[str, Raw]]:
-    observed = situation.observed
-    for driver, attended in situation.attended:
-        if driver.subgroup is None:
-            continue
-        name = observed.query.subgroup(driver.subgroup)
-        found = observed.object("JoinSubgroup", name)
-        if found is not None:
-            status = subgroup_status_of(situation, driver, attended, found)
-            if status != (found.get("status") or {}):
+    joiners = {
+        situation.observed.query.subgroup(driver.subgroup): (driver, attended)
+        for driver, attended in situation.attended
+        if driver.subgroup is not None
+    }
+
+    def said(subgroup: Raw) -> Raw | None:
+        found = joiners.get(subgroup["metadata"]["name"])
+        return None if found is None else subgroup_status_of(situation, *found, subgroup)
+
+    return _of_subgroups(situation.observed, said)
+
+
+def _of_subgroups(observed: Observed, said: Callable[[Raw], Raw | None]) -> Iterator[tuple[str, Raw]]:
+    """Statuses that are not what stands there. One that goes is left alone."""
+    for (kind, name), found in observed.objects.items():
+        if kind == "JoinSubgroup" and observed.owns(found) and not found["metadata"].get("deletionTimestamp"):
+            status = said(found)
+            if status is not None and status != (found.get("status") or {}):
                 yield name, status
 
 
@@ -389,16 +442,14 @@ def _deletion(observed: Observed, now: float) -> Plan:
     assert observed.deleting_since is not None, "it is being deleted"
     until = observed.deleting_since + DELETE_PATIENCE_S
     alive = [pod for pod in observed.pods if pod.phase not in ("Pending", "Succeeded", "Failed")]
-    routing = observed.object("ConfigMap", observed.query.routing)
-    ask: tuple[Raw, ...] = ()
-    if routing is not None and not routing["metadata"].get("deletionTimestamp") and not observed.stop_is_set:
-        ask = (sealed(config_maps.routing(observed.query, stopping=True)),)
+    ask = _asks_to_stop(observed)
     leaves = None if observed.noted else _what_tells_of_leftovers(observed)
     if alive and now < until:
         status = deletion_status(observed, now)
         return Plan(
             apply=ask,
             status=None if status == observed.status else status,
+            subgroups=tuple(_of_subgroups(observed, lambda subgroup: deletion_status_of(subgroup, now))),
             leftovers=leaves,
             look_again_s=min(until - now, STARTING_LOOK_S),
         )
@@ -421,16 +472,18 @@ def _what_tells_of_leftovers(observed: Observed) -> str | None:
 
 def _events_of_drivers(
     decided: _Decided, create: tuple[Raw, ...], refusals: Mapping[str, tuple[int, str]]
-) -> Iterator[Event]:
+) -> Iterator[tuple[str, Event]]:
+    """By the pods that they are about."""
     made = {one["metadata"]["name"] for one in create} - refusals.keys()
     for driver, attended in decided.attended:
         pods = {pod.name: why for pod, why in attended.take_away}
         for name, why in pods.items():
-            yield Event(False, reasons.DRIVER_STOPPED, f"{name} is taken away: {why}")
-        if any(name.endswith(f"-{driver.name.lower()}-{attended.start}") for name in made):
-            said = f"attempt {attended.start} of {driver.name} begins"
-            why_again = f"; before it: {attended.record.why}" if attended.record.why else ""
-            yield Event(False, reasons.DRIVER_STARTED, said + why_again)
+            yield name, Event(False, reasons.DRIVER_STOPPED, f"{name} is taken away: {why}")
+        for name in made:
+            if name.endswith(f"-{driver.name.lower()}-{attended.start}"):
+                said = f"attempt {attended.start} of {driver.name} begins"
+                why_again = f"; before it: {attended.record.why}" if attended.record.why else ""
+                yield name, Event(False, reasons.DRIVER_STARTED, said + why_again)
 
 
 def _events_of_conditions(before: Raw, after: Raw) -> Iterator[Event]:
@@ -484,6 +537,8 @@ def _look_again(
         times.append(rarer(STARTING_LOOK_S, min(ages, default=0.0)))
     elif situation.mode is Mode.RUNS and situation.attended:
         times.append(RUNNING_LOOK_S)
+    elif situation.mode is Mode.SUSPENDED and not situation.attended and situation.not_stopped:
+        times.append(STARTING_LOOK_S)  # until it is told, and then until its time is up
     if trials:
         # One that is not refused, or not known to be, may be at any time.
         all_refused = situation.refusals.keys() >= {name for name, _ in trials}

@@ -9,22 +9,18 @@ from biclique_operator.desired.names import QueryName, metadata
 SPARK_RIGHTS = ["get", "list", "watch", "create", "patch", "delete", "deletecollection"]
 
 
-def accounts(query: QueryName, pull_secrets: tuple[str, ...] = ()) -> tuple[dict[str, object], ...]:
-    """`pull_secrets`: of images, for every pod that has one of the accounts."""
-    return (
-        _account(query, query.driver_account, True, pull_secrets),
-        _account(query, query.executor_account, False, pull_secrets),
-    )
+def accounts(query: QueryName) -> tuple[dict[str, object], ...]:
+    """Without Secrets for images: some clusters add theirs to every account, and a list has one owner."""
+    return _account(query, query.driver_account, True), _account(query, query.executor_account, False)
 
 
-def _account(query: QueryName, name: str, token: bool, pull_secrets: tuple[str, ...]) -> dict[str, object]:
-    found: dict[str, object] = {
+def _account(query: QueryName, name: str, token: bool) -> dict[str, object]:
+    return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": metadata(query, name),
         "automountServiceAccountToken": token,
     }
-    return found | ({"imagePullSecrets": [{"name": name} for name in pull_secrets]} if pull_secrets else {})
 
 
 def role(query: QueryName, executors: bool) -> dict[str, object]:

@@ -39,7 +39,7 @@ def objects_of(
     """`replicas`: of subgroups that are there already, by name."""
     with_executors = {driver.tier: driver for driver in drivers if driver.executors}
     return (
-        *accounts.accounts(query, installation.images.pull_secrets),
+        *accounts.accounts(query),
         accounts.role(query, bool(with_executors)),
         accounts.role_binding(query),
         network_policy(query),

@@ -57,7 +57,7 @@ def spark(query: QueryName, driver: Driver, mounts: Mounts, images: Images) -> d
     }
     lines = [f"{key} {value}\n" for key, value in settings.items()]
     texts = {
-        "executor.yaml": _as_yaml(json.dumps(template(query, driver, mounts), sort_keys=True)),
+        "executor.yaml": _as_yaml(json.dumps(template(query, driver, mounts, images), sort_keys=True)),
         "spark-defaults.conf": "".join(lines),
     }
     assert tuple(texts) == SPARK_FILES, "their digest is made of these, in this order"

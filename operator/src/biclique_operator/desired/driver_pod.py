@@ -36,6 +36,7 @@ from biclique_operator.desired.pods import (
     container_security,
     mounts_of,
     pod_security,
+    pulling,
     tolerations_of,
     volumes_of,
 )
@@ -47,7 +48,12 @@ GRACE_S = 30  # SIGTERM ends a tier between two transactions, within 20 s
 
 
 def pod_name(query: QueryName, driver: Driver, attempt: int) -> str:
-    return f"{query.pods}-{driver.name.lower()}-{attempt}"
+    return f"{pod_stem(query, driver)}{attempt}"
+
+
+def pod_stem(query: QueryName, driver: Driver) -> str:
+    """What the names of its pods begin with, and those of no other driver."""
+    return f"{query.pods}-{driver.name.lower()}-"
 
 
 def driver_pod(
@@ -100,6 +106,7 @@ def driver_pod(
             "nodeSelector": driver.pods.node_selector,
             "tolerations": tolerations_of(driver.pods.tolerations),
             "securityContext": pod_security(),
+            **pulling(installation.images),
             "containers": [
                 {
                     "name": "driver",

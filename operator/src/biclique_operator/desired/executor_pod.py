@@ -12,6 +12,7 @@ from biclique_operator.desired.pods import (
     container_security,
     mounts_of,
     pod_security,
+    pulling,
     tolerations_of,
     volumes_of,
 )
@@ -22,7 +23,7 @@ from biclique_operator.settings import Images
 ON_KUBERNETES = "-Dspark.master=k8s://executor"
 
 
-def template(query: QueryName, driver: Driver, mounts: Mounts) -> dict[str, Any]:
+def template(query: QueryName, driver: Driver, mounts: Mounts, images: Images) -> dict[str, Any]:
     """Image, arguments, resources and name are Spark's to say."""
     environment = {"HOME": HOME} | ({"JAVA_TOOL_OPTIONS": ON_KUBERNETES} if mounts.authentication else {})
     return {
@@ -37,6 +38,7 @@ def template(query: QueryName, driver: Driver, mounts: Mounts) -> dict[str, Any]
             "nodeSelector": driver.pods.node_selector,
             "tolerations": tolerations_of(driver.pods.tolerations),
             "securityContext": pod_security(),
+            **pulling(images),
             "containers": [
                 {
                     "name": "executor",
@@ -55,7 +57,7 @@ def template(query: QueryName, driver: Driver, mounts: Mounts) -> dict[str, Any]
 def trial(query: QueryName, driver: Driver, driver_pod: str, mounts: Mounts, images: Images) -> dict[str, Any]:
     """An executor as Spark would make it, to ask the API whether it would be taken. Spark writes a refusal down in its
     log, and tries again: nobody else is told."""
-    pod = template(query, driver, mounts)
+    pod = template(query, driver, mounts, images)
     (container,) = pod["spec"]["containers"]
     memory = f"{driver.executor_bytes // MIB}Mi"
     container |= {

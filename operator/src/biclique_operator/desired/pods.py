@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from biclique_operator.settings import Images
+
 HOME = "/var/lib/biclique"
 SECRETS_FOLDER = "/etc/biclique/secrets"
 VOLUMES_FOLDER = "/etc/biclique/volumes"
@@ -43,6 +45,11 @@ def container_security() -> dict[str, object]:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+def pulling(images: Images) -> dict[str, object]:
+    """Of a pod's spec: with which Secrets its node fetches the image."""
+    return {"imagePullSecrets": [{"name": name} for name in images.pull_secrets]} if images.pull_secrets else {}
 
 
 def mounts_of(mounts: Mounts) -> list[dict[str, object]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from biclique_operator.observed import DriverPod
-from biclique_operator.policies.restarts import HEALTHY_S, Record, judged, recovered
+from biclique_operator.policies.restarts import HEALTHY_S, PAUSE_MAX_S, Record, judged, recovered
 
 OVERDUE_S = 5.0  # a pod that should be gone for as long as this is on a node that does not answer
 
@@ -70,7 +70,8 @@ def attend(name: str, record: Record, pods: tuple[DriverPod, ...], wanted_hash: 
 
 
 def _next(record: Record, away: tuple[tuple[DriverPod, str], ...], now: float) -> Attended:
-    if now < record.retry_at:
+    # Written by the clock of whoever led then: one that was ahead must not put it off for as long as it was.
+    if now < record.retry_at <= now + PAUSE_MAX_S:
         return Attended(record, Phase.WAITING, None, None, away, record.retry_at)
     begun = replace(record, attempt=record.attempt + 1, retry_at=0.0, ready_since=0.0)
     return Attended(begun, Phase.STARTING, None, begun.attempt, away)

@@ -1,4 +1,5 @@
-"""The six conditions of a JoinQuery. Each is a ladder: the first thing that holds is what it says.
+"""The six conditions of a JoinQuery, and of each of its subgroups. Each is a ladder: the first thing that holds is
+what it says.
 
 A message is made of names and sentences, never of a time or of a number that changes by itself: a query to which
 nothing happens has a status to which nothing happens."""
@@ -100,7 +101,7 @@ def _ready(situation: Situation) -> Said:
         return Said("False", reasons.IS_SUSPENDED, "spec.suspend is true")
     missing = [driver.name for driver, attended in situation.attended if attended.phase is not Phase.READY]
     if situation.attended and not missing:
-        return Said("True", reasons.RUNNING, "every tier runs")
+        return Said("True", reasons.RUNNING, "its units run" if situation.of_a_subgroup else "every tier runs")
     for reason, message in _amiss(situation):
         return Said("False", reason, message)
     if situation.course.runs is None:
@@ -116,11 +117,10 @@ def _why_not_ready(situation: Situation) -> str:
 
 
 def _progressing(situation: Situation) -> Said:
-    ending = [driver.name for driver, attended in situation.attended if attended.phase is Phase.ENDING]
     missing = [driver.name for driver, attended in situation.attended if attended.phase is not Phase.READY]
     if situation.mode is Mode.SUSPENDED:
-        if ending:
-            return Said("True", reasons.STOPPING, f"waits for the end of {', '.join(ending)}")
+        if situation.not_stopped:
+            return Said("True", reasons.STOPPING, f"waits for the end of {', '.join(situation.not_stopped)}")
         return Said("False", reasons.IS_SUSPENDED, "its drivers have stopped; its state is kept")
     if situation.course.runs is None:
         return Said("False", reasons.INVALID_MANIFEST, "there is no manifest to run")
@@ -205,11 +205,13 @@ def _told(situation: Situation) -> Iterator[tuple[str, str]]:
             continue
         if attended.phase is not Phase.READY and says.why and not _merely_begins(says.why):
             yield reasons.DRIVER_WAITS, f"{driver.name}: {says.why}"
-        for unit in says.units:
-            if unit.state in ("stands still", "stopped"):
-                yield reasons.UNIT_STANDS_STILL, f"{driver.tier} {unit.name} {unit.state}: {unit.why}"
-        for source, why in says.paused:
+        paused = dict(says.paused)
+        for source, why in paused.items():
             yield reasons.SOURCE_PAUSED, f"source {source}: {why}"
+        for unit in says.units:
+            # A shuffler's sources are told of in the place of units: one that is paused is nothing else.
+            if unit.state in ("stands still", "stopped") and unit.name not in paused:
+                yield reasons.UNIT_STANDS_STILL, f"{driver.tier} {unit.name} {unit.state}: {unit.why}"
 
 
 def _merely_begins(why: str) -> bool:
@@ -251,6 +253,6 @@ def _scaling(situation: Situation) -> Said:
 def _suspended(situation: Situation) -> Said:
     if situation.mode is not Mode.SUSPENDED:
         return Said("False", reasons.NOT_SUSPENDED, "spec.suspend is false")
-    if any(attended.phase is not Phase.STOPPED for _, attended in situation.attended):
+    if situation.not_stopped:
         return Said("False", reasons.STOPPING, "its drivers are stopping")
     return Said("True", reasons.IS_SUSPENDED, "its drivers have stopped; topics, keys and routing tables are kept")

@@ -9,12 +9,18 @@ from biclique_operator.desired.all import KINDS
 from biclique_operator.observed import Observed
 
 READ = ("ConfigMap", "Secret")
-BESIDE = ("Service", "PodDisruptionBudget")  # of use to people and nodes; a pod runs without them
+REMOVAL = "removal-of"
+BESIDE = ("Service", "PodDisruptionBudget", REMOVAL)  # of use to people and nodes; a pod runs without them
 
 
 def called(kind: str, name: str) -> str:
     """Among refusals, where pods are called by their names alone."""
     return f"{kind} {name}"
+
+
+def removing(name: str) -> str:
+    """Of a pod, or of what else is no longer wanted: it stays for as long as its removal is refused."""
+    return f"{REMOVAL} {name}"
 
 
 def is_beside(what: str) -> bool:

@@ -19,6 +19,8 @@ RARE_S = 300.0
 MEND_S = 30.0  # doubles up to RARE_S: most of what a person mends, he mends soon
 BRIEF_S = 30.0  # an end as asked, sooner than this, is no different from a failure
 JITTER = 0.2
+PAUSE_MAX_S = RARE_S * (1 + JITTER)
+assert MEND_S * 2**BUDGET >= RARE_S, "pauses grow up to the rare ones, however often it has failed"
 
 STOPPED, WRONG_MANIFEST, MEND_FIRST = 0, 2, 5  # exit codes of a tier
 
@@ -53,7 +55,7 @@ def judged(record: Record, attempt: int, ended: Ended, taken_away: bool, pod: st
         verdict, pause_s = Verdict.ENDED, 0.0
     elif ended.code in (WRONG_MANIFEST, MEND_FIRST):
         failures += 1
-        verdict, pause_s = Verdict.MEND, min(MEND_S * 2 ** (failures - 1), RARE_S)
+        verdict, pause_s = Verdict.MEND, min(MEND_S * 2 ** min(failures - 1, BUDGET), RARE_S)
     else:
         failures += 1
         spent = failures > BUDGET

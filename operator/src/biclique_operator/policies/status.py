@@ -1,4 +1,4 @@
-"""The status of a JoinQuery and of its subgroups, and how a status remembers what became of each driver."""
+"""The status of a JoinQuery, and how it remembers what became of each driver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from math import ceil
 
 from biclique_operator.desired.drivers import Driver
 from biclique_operator.observed import DriverSays, Observed, Raw, seconds_of, timestamp_of
-from biclique_operator.policies import reasons
 from biclique_operator.policies.attempts import Attended, Phase
 from biclique_operator.policies.conditions import being_deleted, conditions_of, paused
 from biclique_operator.policies.figures import KEYS as FIGURES
@@ -51,7 +50,7 @@ def _driver(driver: Driver, attended: Attended, situation: Situation) -> Raw:
     if driver.subgroup is not None:
         said["resource"] = situation.observed.query.subgroup(driver.subgroup)
         said["unitsWanted"] = driver.units
-        said["unitsRunning"] = _running(driver, attended, situation)
+        said["unitsRunning"] = running(driver, attended, situation)
     said["executors"] = driver.executors
     if driver.executors:
         said["executorsRunning"] = _executors(attended, situation)
@@ -94,7 +93,7 @@ def status_of(situation: Situation) -> Raw:
     }
     if observed.began is not None or "began" in before:
         status["began"] = before.get("began") or now
-    if situation.mode is Mode.SUSPENDED and any(each.phase is not Phase.STOPPED for _, each in attended):
+    if situation.mode is Mode.SUSPENDED and situation.not_stopped:
         status["stoppingSince"] = before.get("stoppingSince") or now
     if situation.course.runs is None:
         # Which drivers there are is not known now, and must not be forgotten: attempts are counted here.
@@ -119,8 +118,9 @@ def paused_status(observed: Observed, now: float) -> Raw:
 
 
 def _paused(situation: Situation) -> Iterator[Raw]:
-    for _, says in _heard(situation):
-        yield from ({"name": source, "why": why} for source, why in says.paused)
+    """Every driver tells of every source that is paused; the API takes a name once."""
+    said = dict(pair for _, says in _heard(situation) for pair in says.paused)
+    yield from ({"name": source, "why": why} for source, why in said.items())
 
 
 def _heard(situation: Situation) -> list[tuple[Driver, DriverSays]]:
@@ -134,11 +134,11 @@ def _heard(situation: Situation) -> list[tuple[Driver, DriverSays]]:
 def _units(situation: Situation) -> str:
     """Of joiners: how many run, of how many there are."""
     joiners = [(driver, each) for driver, each in situation.attended if driver.tier == "joiner"]
-    run = sum(_running(driver, each, situation) for driver, each in joiners)
+    run = sum(running(driver, each, situation) for driver, each in joiners)
     return f"{run}/{sum(driver.units for driver, _ in joiners)}"
 
 
-def _running(driver: Driver, attended: Attended, situation: Situation) -> int:
+def running(driver: Driver, attended: Attended, situation: Situation) -> int:
     if attended.phase is not Phase.READY or attended.pod is None:
         return 0
     says = situation.observed.told.get(attended.pod.name)
@@ -154,66 +154,3 @@ def _figures(situation: Situation, before: Raw, written_anyway: bool) -> Raw:
     keeping = [says.figures for driver, says in heard if driver.holds_state]
     run, wanted = (int(number) for number in _units(situation).split("/"))
     return shown(figures_of(reading, keeping, run, wanted), before, written_anyway, situation.now)
-
-
-# --- a subgroup's ----------------------------------------------------------------------------------------------------
-
-
-def subgroup_status_of(situation: Situation, driver: Driver, attended: Attended, subgroup: Raw) -> Raw:
-    """`replicas`: how many there are, which is what `kubectl scale` compares with what is asked for."""
-    before = subgroup.get("status") or {}
-    run = _running(driver, attended, situation)
-    ready = run >= driver.units
-    wanted = int((subgroup.get("spec") or {}).get("replicas") or 0)
-    held = f"{driver.units} units are kept in place of {wanted}; a running query does not change their number yet"
-    said = {
-        reasons.READY: (
-            "True" if ready else "False",
-            reasons.RUNNING if ready else reasons.STARTING,
-            "its units run" if ready else "waits for its units",
-        ),
-        reasons.SCALING_ACTIVE: (
-            "False",
-            *((reasons.HELD, held) if wanted != driver.units else (reasons.FIXED, "the number of units stays")),
-        ),
-    }
-    generation = int(subgroup["metadata"].get("generation") or 0)
-    stood = {one.get("type"): one for one in before.get("conditions") or ()}
-    conditions = []
-    for kind, (holds, reason, message) in said.items():
-        was = stood.get(kind) or {}
-        since = was.get("lastTransitionTime") if was.get("status") == holds else None
-        conditions.append(
-            {
-                "type": kind,
-                "status": holds,
-                "reason": reason,
-                "message": message,
-                "observedGeneration": generation,
-                "lastTransitionTime": since or timestamp_of(situation.now),
-            }
-        )
-    query = situation.observed.query
-    labels = {**query.selector("driver"), "biclique.dev/subgroup": driver.subgroup or ""}
-    status: Raw = {
-        "observedGeneration": generation,
-        "replicas": driver.units,
-        "units": f"{run}/{driver.units}",
-        "attempt": attended.record.attempt,
-        "restarts": attended.record.failures,
-        "selector": ",".join(f"{key}={value}" for key, value in labels.items()),
-        "conditions": conditions,
-    }
-    says = None
-    if attended.pod is not None:
-        status["pod"] = attended.pod.name
-        says = situation.observed.told.get(attended.pod.name)
-    if says is not None and says.units:
-        status["members"] = [
-            {"name": unit.name, "state": unit.state, **({"why": unit.why} if unit.why else {})} for unit in says.units
-        ]
-    if attended.phase is not Phase.READY:
-        return status
-    told = [] if says is None else [says.figures]
-    written_anyway = status != {key: value for key, value in before.items() if key not in FIGURES}
-    return {**status, **shown(figures_of(told, told, run, driver.units), before, written_anyway, situation.now)}

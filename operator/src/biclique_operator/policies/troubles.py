@@ -6,6 +6,7 @@ import re
 
 from biclique_operator.desired.names import AUTHENTICATION
 from biclique_operator.policies import reasons
+from biclique_operator.policies.lacking import REMOVAL
 
 IMAGE = {
     "ErrImagePull",
@@ -55,6 +56,9 @@ def trouble_of(pod: str, reason: str, message: str) -> tuple[str, str]:
 def refusal_of(pod: str, code: int, message: str) -> tuple[str, str]:
     """Of a pod that the API did not take."""
     said = " ".join(message.split())[:SAID_MAX]
+    if pod.startswith(f"{REMOVAL} "):
+        name = pod.removeprefix(f"{REMOVAL} ")
+        return reasons.REMOVAL_REFUSED, f"{name} is not wanted any more, and may not be removed ({code}): {said}"
     if code == NO_ANSWER:
         return reasons.POD_REFUSED, f"{pod} could not be made, and is tried again ({said}): see to the API's webhooks"
     if code == 403 and "exceeded quota" in message:
