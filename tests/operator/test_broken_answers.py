@@ -24,7 +24,7 @@ def answering(body: bytes, promised: int) -> Iterator[Cluster]:
             self.wfile.write(body)
             self.close_connection = True
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *args: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -271,6 +271,7 @@ def one_tells_what_it_did_and_the_other_that_it_did_nothing(first: int, second: 
         assert each["queries"] == {("Starting",): 1.0}
         assert each["queue_depth"] == {(): 0.0}, "nothing is late; of who stands by all would be"
         assert 0.0 <= each["resync_age_seconds"][()] < 60.0
+        assert 0.0 <= each["unready_age_seconds"][()] < 60.0
     assert (one["canary_age_seconds"].keys(), two["canary_age_seconds"].keys()) == (
         {("queue",), ("watch",)},
         {("watch",)},

@@ -8,6 +8,7 @@ import logging
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import kopf
@@ -23,6 +24,8 @@ from biclique_operator.desired.names import FIELD_MANAGER, MANAGED_BY
 from biclique_operator.health import Health
 from biclique_operator.lease import Lease
 from biclique_operator.leftovers import Leftovers
+from biclique_operator.observed import seconds_of
+from biclique_operator.policies.reasons import DELETING, IS_SUSPENDED, RUNNING
 from biclique_operator.polling import FIRST_S, Polling
 from biclique_operator.queue import WorkQueue
 from biclique_operator.settings import Settings
@@ -240,6 +243,7 @@ class Service:
             lambda: [(float(self._leading.is_set()), {})],
         )
         show("biclique.operator.queries", "{query}", "Queries by whether they are ready", self._queries)
+        show("biclique.operator.unready.age", "s", "Since the query was ready that is not for longest", self._unready)
         show("biclique.operator.resync.age", "s", "Since everything was listed", self._age)
         show("biclique.operator.canary.age", "s", "Since a sign of life came back", self._canary_ages)
 
@@ -257,12 +261,21 @@ class Service:
         return found
 
     def _queries(self) -> list[tuple[float, dict[str, str]]]:
-        counts: dict[str, int] = {}
-        for key in self.caches.queries():
-            status = (self.caches.query(key) or {}).get("status") or {}
-            ready: dict[str, str] = next(
-                (one for one in status.get("conditions") or () if one.get("type") == "Ready"), {}
-            )
-            reason = str(ready.get("reason") or "New")
-            counts[reason] = counts.get(reason, 0) + 1
+        counts = Counter(reason for reason, _ in self._ready())
         return [(float(count), {"reason": reason}) for reason, count in counts.items()]
+
+    def _unready(self) -> list[tuple[float, dict[str, str]]]:
+        """Whatever its reasons were meanwhile."""
+        since = [at for reason, at in self._ready() if reason not in (RUNNING, IS_SUSPENDED, DELETING)]
+        return [(max(0.0, time.time() - min(since)) if since else 0.0, {})]
+
+    def _ready(self) -> Iterator[tuple[str, float]]:
+        """Of every query: the reason of that condition, and since when it has been so, or not so."""
+        for key in self.caches.queries():
+            query = self.caches.query(key)
+            if query is None:
+                continue  # gone since
+            said = (query.get("status") or {}).get("conditions") or ()
+            ready: dict[str, str] = next((one for one in said if one.get("type") == "Ready"), {})
+            at = ready.get("lastTransitionTime") or query["metadata"].get("creationTimestamp")
+            yield ready.get("reason") or "New", seconds_of(at) or time.time()
