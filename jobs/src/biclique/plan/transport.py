@@ -5,8 +5,8 @@ result needs; it waits in `<q>.shuffled`, which Kafka sources have and files do 
 whole: they are matches, and what is fetched for one may well be wanted by several.
 
 `auto` compares the bytes of both by the semijoin paper's model, which says where to begin. What decides, the share of
-tuples that match and how wide they are, no plan can know: where a payload has texts or looks wide enough, dispatchers
-go by what has been measured. A narrow payload of fixed width can save nothing, and is sent as it is.
+tuples that match and how wide texts are, no plan can know: dispatchers go by what has been measured, unless a payload
+is of fixed width and so narrow that there is little to save though no tuple matched. That is sent as it is.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from biclique.plan.statistics import Statistics
 from biclique.query.expression import Expression, columns_of
 from biclique.query.model import Kafka, Query
 from biclique.query.types import Kind
+
+
+SAVED_MIN = 0.25  # of a tuple's bytes: less is not worth a place in each row, and the measuring
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,9 @@ def _chosen(
         return replace(side, transport=Transport.SEMIJOIN, payload=payload), why
     found = compared(replace(side, payload=payload), numbers, place, statistics)
     cheaper = found.keys_bytes_per_s < found.whole_bytes_per_s
-    if not cheaper and not any(side.columns[at].type.kind is Kind.STRING for at in payload):
+    may_be_wide = any(side.columns[at].type.kind is Kind.STRING for at in payload)
+    saved_at_most = 1 - found.shipped.keys_bytes / found.shipped.whole_bytes
+    if not cheaper and not may_be_wide and saved_at_most < SAVED_MIN:
         return side, f"{_name(side, plan.query)}: whole tuples, as {_sizes(found)}"
     begins = "keys first" if cheaper else "whole tuples"
     why = f"{_name(side, plan.query)}: {begins} until more is known, as {_sizes(found)}; then as measured"
