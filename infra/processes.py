@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
@@ -19,14 +20,19 @@ class DidNotStart(Exception):
     """The server ended, or did not answer in time; the end of its log says why."""
 
 
-_GIVEN = set[int]()
+# Where a broker in the test cluster tells those to come that come through a forwarded port (tests/e2e/forwarding.py).
+FORWARDED = 19_092
+_GIVEN = {FORWARDED}
 
 
 def free_port() -> int:
     """Below the range from which the system takes the ports of outgoing connections: until the server binds it, a
     client beside us could be given one that the system names. None is given twice, since until then it seems free."""
+    first, last = OUR_PORTS
+    # Of several workers of one run each has ports of its own: none knows which another was given just now.
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
     while True:
-        port = random.randrange(*OUR_PORTS)
+        port = random.randrange(first + int(worker.removeprefix("gw")), last, int(workers))
         if port in _GIVEN:
             continue
         _GIVEN.add(port)

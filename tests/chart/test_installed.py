@@ -132,7 +132,7 @@ def installed(cluster: Cluster) -> Cluster:
     cluster.helm(
         "install", "biclique", str(CHART), "--namespace", "biclique", *_set(TRYOUT), "--set=networkPolicy=true"
     )
-    cluster.kubectl("wait", "--for=condition=Established", "crd/joinqueries.biclique.dev", "--timeout=10s")
+    cluster.kubectl("wait", "--for=condition=Established", "crd/joinqueries.biclique.dev", "--timeout=30s")
     return cluster
 
 

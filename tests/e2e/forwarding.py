@@ -7,9 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from infra import processes
 from tests.e2e.kube import Kube
 
-PORT = 19092  # which the broker tells those to come to who came by it
+PORT = processes.FORWARDED  # which the broker tells those to come to who came by it
 SERVERS = f"localhost:{PORT}"
 PAUSE_S = 0.5
 

@@ -36,7 +36,8 @@ def leading_pod(operator: Kube) -> dict[str, Any]:
     deadline = time.monotonic() + SETTLED_S
     while time.monotonic() < deadline:
         pods, holder = operator_pods(operator), leader(operator)
-        if not any("deletionTimestamp" in pod["metadata"] for pod in pods):
+        wanted = operator.object(DEPLOYMENT)["spec"]["replicas"]
+        if len(pods) == wanted and not any("deletionTimestamp" in pod["metadata"] for pod in pods):
             for pod in pods:
                 if holder.startswith(f"{pod['metadata']['name']}-"):
                     return pod

@@ -59,8 +59,11 @@ def query(kube: Kube, kafka: KafkaServer, redis: RedisServer) -> Iterator[UnderF
 
 
 def test_pods_of_every_kind_are_deleted(query: UnderFault, operator: Kube, capsys: pytest.CaptureFixture[str]) -> None:
-    assert sum(len(names) for (role, _), names in query.pods().items() if role == "executor") == EXECUTORS
     query.begin()
+    deadline = time.monotonic() + THERE_S
+    while executors_of(query) != EXECUTORS:  # a driver may be ready before its executor is
+        assert time.monotonic() < deadline, query.kube.story()
+        time.sleep(0.5)
     rng, due = random.Random(f"{seed()}/victims"), deletions()
     while due:
         time.sleep(due[0].after_s)
@@ -78,6 +81,10 @@ def test_pods_of_every_kind_are_deleted(query: UnderFault, operator: Kube, capsy
     assert len(query.struck) == DELETIONS
     with capsys.disabled():
         print(query.told(judged))
+
+
+def executors_of(query: UnderFault) -> int:
+    return sum(len(names) for (role, _), names in query.pods().items() if role == "executor")
 
 
 def first_there(query: UnderFault, operator: Kube, due: list[Deletion]) -> tuple[Deletion, list[str]]:

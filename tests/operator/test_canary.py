@@ -133,7 +133,11 @@ def test_an_operator_that_cannot_list_or_whose_watches_fell_silent_is_found_out_
         while time.monotonic() < idle_until:
             assert probed(port, "healthz") == (200, "ok")
             time.sleep(0.2)
-        assert max(service.sign_of_life.ages_s()) < 3.0, "by the watch, and through the queue"
+        while (
+            max(service.sign_of_life.ages_s()) >= 3.0
+        ):  # of one moment, which may be one that the machine spent elsewhere
+            assert time.monotonic() < idle_until + 10, "by the watch, and through the queue"
+            time.sleep(0.1)
         relay.cut(Way.BOTH)
         assert comes_to(port, 503) == "nothing could be listed for too long"
         relay.heal()

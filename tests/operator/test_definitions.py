@@ -37,7 +37,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
 LATER = "(taken; the operator says it)"
 UNREADABLE = "(no document, so kubectl has nothing to send, or something else)"
 SERVERS = "kafka:9092"
-ESTABLISHED_S = 10.0
+ESTABLISHED_S = 30.0
 
 Manifest = dict[str, Any]
 pytestmark = pytest.mark.slow

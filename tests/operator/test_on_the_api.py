@@ -281,12 +281,12 @@ def one_tells_what_it_did_and_the_other_that_it_did_nothing(first: int, second: 
 def test_who_stands_by_takes_over(kubeconfig: Path, cluster: WatchedCluster, namespace: str, tmp_path: Path) -> None:
     first, second = processes.free_port(), processes.free_port()
     with operator(kubeconfig, tmp_path / "one", namespace, first) as one:
-        wait_until(lambda: holder(cluster, namespace).startswith("one-"), 20, "the first one leads")
+        wait_until(lambda: holder(cluster, namespace).startswith("one-"), 40, "the first one leads")
         with operator(kubeconfig, tmp_path / "two", namespace, second) as two:
             cluster.create(joinquery("counted", namespace))
-            wait_until(lambda: pods_of(cluster, QueryKey(namespace, "counted")) == 4, 20, "it is looked after")
-            wait_until(lambda: answers_http(f"http://127.0.0.1:{second}/metrics"), 20, "the second one stands by")
-            wait_until(lambda: shown(second).get("queries") == {("Starting",): 1.0}, 20, "the second one heard of it")
+            wait_until(lambda: pods_of(cluster, QueryKey(namespace, "counted")) == 4, 40, "it is looked after")
+            wait_until(lambda: answers_http(f"http://127.0.0.1:{second}/metrics"), 40, "the second one stands by")
+            wait_until(lambda: shown(second).get("queries") == {("Starting",): 1.0}, 40, "the second one heard of it")
             one_tells_what_it_did_and_the_other_that_it_did_nothing(first, second)
             assert holder(cluster, namespace).startswith("one-")
             one.send_signal(signal.SIGKILL)

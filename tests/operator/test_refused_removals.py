@@ -72,3 +72,21 @@ def test_a_removal_that_is_not_answered_keeps_nothing_from_being_said() -> None:
         stage.clock.passes(20)
     assert stage.driver("shuffler")["why"] == "it fails once more"
     assert "shuffler-4" in stage.pods()
+
+
+def test_it_is_asked_for_more_and_more_rarely() -> None:
+    stage = Stage().is_running()
+    for attempt in (1, 2):
+        stage.kubelet.ends(stage.pods()[f"shuffler-{attempt}"], 4, "it fails")
+        stage.settle()
+        stage.passes(10)
+    keep(stage, Refused(403, "admission denied"))
+    stage.kubelet.ends(stage.pods()["shuffler-3"], 4, "it fails")
+    waits = []
+    for _ in range(40):
+        again_s = stage.operator.look(stage.key)
+        assert again_s is not None
+        waits.append(again_s)
+        stage.run_pods()
+        stage.clock.passes(again_s)
+    assert waits[-1] > 30.0, waits

@@ -189,7 +189,10 @@ class Controller:
             refused |= self._create(planned.create)
         else:
             refused |= dict.fromkeys((pod["metadata"]["name"] for pod in planned.create), why)
-        planned = self._with_refusals(key, observed, planned, refused)
+        # What may not be removed is so until it is tried again: else it would be new each time, and never asked rarely.
+        stood = self._refusals.get(key, Refusals()).of
+        kept = {removing(one.name) for one in planned.remove} & stood.keys()
+        planned = self._with_refusals(key, observed, planned, refused | {what: stood[what] for what in kept})
         stay, silent = self._remove(namespace, planned.remove)
         for pod, deed in planned.deeds:
             if removing(pod) not in stay and pod not in silent:
