@@ -151,7 +151,7 @@ def test_a_topic_that_retention_has_emptied_behind_its_markers_is_no_loss() -> N
     dispatcher = Dispatcher(make_plan(query), 0, (R0,), DispatcherProgress(last={R0: 12}))
     with pytest.raises(UnfitTopic, match="offsets from 13 on were not read yet"):
         starts_of(query, dispatcher.progress.last, topics)
-    turn = dispatcher.turn([(0, Heartbeat(0, 0, 12, 1, 1, read_to=15))], 1, first_table(make_plan(query)), 1)
+    turn = dispatcher.turn([(0, Heartbeat(0, 0, 12, 1, 1, read_to=15))], 1, first_table(make_plan(query)), 1, True)
     assert turn is not None
     assert starts_of(query, turn.progress.last, topics)[R0] == 15
 

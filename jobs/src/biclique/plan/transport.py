@@ -26,7 +26,6 @@ from biclique.query.expression import Expression, columns_of
 from biclique.query.model import Kafka, Query
 from biclique.query.types import Kind
 
-
 SAVED_MIN = 0.25  # of a tuple's bytes: less is not worth a place in each row, and the measuring
 
 

@@ -137,10 +137,12 @@ class Dispatcher:
         next_offset: int,
         table: RoutingTable,
         wall_ms: int,
+        at_end: bool,
         flush: bool = False,
     ) -> Turn | None:
         """The next transaction, or None if there is nothing to say yet. The caller commits it, then calls
-        `committed`. `records`: of shuffled, with their offsets."""
+        `committed`. `records`: of shuffled, with their offsets. `at_end`: there were no more of them when what was
+        heard last had been said."""
         progress = self.progress
         assert table.version >= progress.version, "an older routing table must be refused"
         if not (records or flush or table.version > progress.version or self._signal_is_due(wall_ms)):
@@ -165,7 +167,7 @@ class Dispatcher:
             else:
                 assert isinstance(record, SourceBlock)
                 self._take_block(offset, record, draft)
-        watermark = max(progress.watermark, self._watermark(draft))
+        watermark = max(progress.watermark, self._watermark(draft, at_end))
         signal = Signal(
             self._producer,
             draft.stamping.epoch,
@@ -309,15 +311,17 @@ class Dispatcher:
         elif beat.caught_up_ms - seen[1] >= idle_after_ms:
             self._idle.add(key)
 
-    def _watermark(self, draft: _Draft) -> int:
-        """The least over the source partitions that are not idle; over the other dispatchers if all of ours are."""
+    def _watermark(self, draft: _Draft, at_end: bool) -> int:
+        """The least over the source partitions that are not idle; over the other dispatchers if all of ours are. That
+        they are is as old as the heartbeats that prove it, and what the others say is of now: where more is to be read
+        here, as after a restart, it may be of before, and must not be late for our being so."""
         sources = self._plan.query.sources
         active = [
             draft.greatest[key] - sources[key.source].event_time.lateness_us if key in draft.greatest else TIME_NEVER
             for key in self._partitions
             if key not in self._idle
         ]
-        if not active and len(self._heard) == self._plan.dispatchers - 1:
+        if not active and at_end and len(self._heard) == self._plan.dispatchers - 1:
             active = [signal.watermark for signal in self._heard.values() if not signal.idle]
         return min(active, default=TIME_NEVER)
 

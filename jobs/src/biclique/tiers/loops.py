@@ -142,13 +142,16 @@ def dispatcher_loop(
             continue
         if table.version > dispatcher.progress.version + 1:
             return End.FENCED  # the version between was announced in this dispatcher's name: a successor runs
+        at_end = False
         if intake.empty and not pace.waits:
-            intake.take((yield from read_on(source, intake.read_to, turn_records)))
+            fetched: Fetched = yield from read_on(source, intake.read_to, turn_records)
+            intake.take(fetched)
+            at_end = fetched.next_offset >= fetched.end
         now: int = yield ReadClock()
         records, next_offset = intake.first(pace.share(limits.turn_bytes) // len(table.units()))
         if pace.waits:
             records, next_offset = [], dispatcher.progress.offset
-        turn = dispatcher.turn(records, next_offset, table, now)
+        turn = dispatcher.turn(records, next_offset, table, now, at_end and next_offset == intake.read_to)
         if turn is None:
             yield Rest(REST_MS)
             continue
