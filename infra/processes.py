@@ -28,20 +28,39 @@ _GIVEN = {FORWARDED}
 def free_port() -> int:
     """Below the range from which the system takes the ports of outgoing connections: until the server binds it, a
     client beside us could be given one that the system names. None is given twice, since until then it seems free."""
-    first, last = OUR_PORTS
-    # Of several workers of one run each has ports of its own: none knows which another was given just now.
-    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
     while True:
-        port = random.randrange(first + int(worker.removeprefix("gw")), last, int(workers))
-        if port in _GIVEN:
-            continue
-        _GIVEN.add(port)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        port = _of_ours() + random.randrange(2)
+        if _is_free(port):
+            _GIVEN.add(port)
             return port
+
+
+def free_pair() -> int:
+    """The first of two in a row."""
+    while True:
+        port = _of_ours()
+        if _is_free(port) and _is_free(port + 1):
+            _GIVEN.update((port, port + 1))
+            return port
+
+
+def _of_ours() -> int:
+    """The first of a pair. Of several workers of one test run each has pairs of its own: none knows which another was
+    given just now."""
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
+    first, last = OUR_PORTS
+    return 2 * random.randrange(first // 2 + int(worker.removeprefix("gw")), last // 2, int(workers))
+
+
+def _is_free(port: int) -> bool:
+    if port in _GIVEN:
+        return False
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def start(command: Sequence[str], folder: Path, answers: Callable[[], bool]) -> subprocess.Popen[bytes]:

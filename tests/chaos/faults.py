@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import redis
@@ -102,12 +103,12 @@ def kill_worker(at: Striking) -> str:
 
 def _until_there(at: Striking, pids: Callable[[int], list[int]]) -> str:
     deadline = time.monotonic() + 60
-    while not (found := pids(_up(at.stage, at.victim))):
-        if time.monotonic() > deadline:
-            return "nothing there to kill"
+    while time.monotonic() < deadline:
+        with suppress(IndexError, ProcessLookupError):  # none is there, or it has ended meanwhile
+            os.kill(at.rng.choice(pids(_up(at.stage, at.victim))), signal.SIGKILL)
+            return ""
         time.sleep(0.05)
-    os.kill(at.rng.choice(found), signal.SIGKILL)
-    return ""
+    return "nothing there to kill"
 
 
 def stand_still(at: Striking) -> str:

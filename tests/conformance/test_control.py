@@ -24,7 +24,7 @@ from tests.unit.tiers.building import plan
 SQL = "SELECT r.v FROM r JOIN s ON r.k = s.k"
 SUBGROUP = Subgroup(0, 1, 0)
 OLD, NEW = UnitId(SUBGROUP, 0), UnitId(SUBGROUP, 1, 3)
-SEEN_S = 2.0
+SEEN_S = 20.0
 
 
 Connect = Callable[[], Control]

@@ -25,7 +25,7 @@ def test_up_and_down_with_passwords(tmp_path: Path) -> None:
         jars_of(BROKER)
     except NoJars as reason:
         pytest.skip(f"needs Kafka. {reason}")
-    folder, kafka, store = tmp_path / "services", processes.free_port(), processes.free_port()
+    folder, kafka, store = tmp_path / "services", processes.free_pair(), processes.free_port()
     where = ["--secure", "--folder", str(folder), "--kafka-port", str(kafka), "--redis-port", str(store)]
 
     def said(*words: str) -> list[str]:
@@ -62,7 +62,7 @@ def test_up_and_down_with_passwords(tmp_path: Path) -> None:
 
 def test_a_port_that_somebody_else_has_is_a_sentence(tmp_path: Path, redis_server: RedisServer) -> None:
     port = redis_server.port
-    where = ["--folder", str(tmp_path), "--kafka-port", str(processes.free_port()), "--redis-port", str(port)]
+    where = ["--folder", str(tmp_path), "--kafka-port", str(processes.free_pair()), "--redis-port", str(port)]
     up = [sys.executable, "-m", "infra", "up", *where]
     try:
         done = subprocess.run(up, capture_output=True, text=True, timeout=180, check=False)

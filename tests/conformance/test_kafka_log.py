@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka import Producer as TransactionalProducer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from biclique.core.rows import Vector
 from biclique.plan.make import make_plan
-from biclique.ports.kafka_admin import partitions_of
+from biclique.ports.kafka_admin import offsets_of, partitions_of
 from biclique.ports.kafka_log import PROGRESS, KafkaLog, KafkaSettings, TooLarge, topic_of
 from biclique.ports.kafka_reading import LostRecords
 from biclique.ports.outlets import Outlets
@@ -66,11 +66,19 @@ class Kafka:
         settings = KafkaSettings(self.client, self.prefix, patience_s=0.2, read_bytes=read_bytes)
         return KafkaLog(settings, Wire(plan), Outlets(plan.query))
 
+    def _decided(self, place: TopicPartition) -> None:
+        """A commit is answered before its markers have reached every partition."""
+        admin, deadline = AdminClient(self.client), time.monotonic() + 30
+        while len({offsets_of(admin, [place], OffsetSpec.latest(), level)[place] for level in IsolationLevel}) > 1:
+            assert time.monotonic() < deadline, f"something is open in {place}"
+            time.sleep(0.05)
+
     def read(self, topic: str, isolation: str = "read_committed", partition: int = 0) -> list[tuple[str | None, bytes]]:
         consumer = Consumer(
             {**self.client, "group.id": "r", "isolation.level": isolation, "enable.partition.eof": True}
         )
         try:
+            self._decided(TopicPartition(topic, partition))
             consumer.assign([TopicPartition(topic, partition, 0)])
             found = []
             while True:

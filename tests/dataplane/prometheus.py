@@ -35,8 +35,11 @@ def _found(query: KafkaQuery, tier: str) -> set[str]:
     found: set[str] = set()
     for line in (query.folder / f"{tier}.log").read_text().splitlines():
         if '"metrics.served"' in line:
-            with urllib.request.urlopen(f"http://localhost:{json.loads(line)['port']}/metrics", timeout=5) as page:
-                text = page.read().decode()
+            try:
+                with urllib.request.urlopen(f"http://localhost:{json.loads(line)['port']}/metrics", timeout=5) as page:
+                    text = page.read().decode()
+            except OSError:
+                continue  # of one that is over, or has no time now: it is asked again
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
                     if sample.labels.get("biclique_tier") == tier and sample.labels["biclique_query"] == query.name:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from infra.jars import CONNECTOR, jars_of
@@ -47,6 +47,12 @@ spec:
 def keys_first(template: str) -> str:
     """With keys sent first and payload on a match. Results are the same, so tests of other things take it by turns."""
     return template.replace("plan: {{", "plan: {{transport: semijoin, ")
+
+
+def _must_be_delivered(error: KafkaError | None, message: object) -> None:
+    """Raised by the flush that hears of it, which counts what has failed as delivered."""
+    if error is not None:
+        raise KafkaException(error)
 
 
 @dataclass
@@ -88,7 +94,14 @@ class KafkaQuery:
         """Without a partition the producer chooses one. Without a time all records have the same: tests pause, and of
         partitions that were idle for some seconds what another overtakes would be late."""
         time_ms = time_ms or self.made_ms
-        self.producer.produce(f"{self.name}-{side}", value, headers=headers, partition=partition, timestamp=time_ms)
+        self.producer.produce(
+            f"{self.name}-{side}",
+            value,
+            headers=headers,
+            partition=partition,
+            timestamp=time_ms,
+            on_delivery=_must_be_delivered,
+        )
 
     def produce_rows(self, side: str, keys: list[int], first: int, time_ms: int = 0) -> None:
         for number, key in enumerate(keys, first):
@@ -99,6 +112,10 @@ class KafkaQuery:
         wanted = NewPartitions(f"{self.name}-{side}", count)
         admin = AdminClient(self.client)
         admin.create_partitions([wanted])[wanted.topic].result(30)
+        deadline = time.monotonic() + 30
+        while len(admin.list_topics(wanted.topic, timeout=30).topics[wanted.topic].partitions) < count:
+            assert time.monotonic() < deadline, "the broker does not hear of it"
+            time.sleep(0.05)
         self.producer = Producer({**self.client, "linger.ms": 5})  # the one before knows the old number for minutes
 
     def recreate(self, side: str, partitions: int) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections import Counter, defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,8 @@ def test_a_reader_can_drop_what_it_has_seen_though_units_die_between_sending_and
             wanted |= {(left, right) for left in rows for right in rows}
             reader.wait_for(before + 1, 60)
             for worker in workers_of(query.session("joiner")):
-                os.kill(worker, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
             reader.wait_for(len(wanted), 60)
             if reader.seen.total() > len(wanted):
                 break

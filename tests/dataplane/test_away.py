@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,8 @@ class CrashLoop:
     def _kill(self, driver: subprocess.Popen[bytes]) -> None:
         while driver.poll() is None:
             for worker in workers_of(driver.pid):
-                os.kill(worker, 9)
+                with suppress(ProcessLookupError):  # its driver has ended it meanwhile
+                    os.kill(worker, 9)
             time.sleep(LOOK_S)
 
 

@@ -116,17 +116,22 @@ def test_what_a_driver_asks_for(
         stranger = executor(first, name, tmp_path / "stranger", b"another secret")
         assert stranger.wait(60) != 0, "it is not let in"
         assert not running(query), "and is given nothing to do"
-        with_secret = executor(first, name, tmp_path / "known", SECRET)
+        second = {each.name: each.value or "" for each in pods[1].spec.containers[0].env}
+        both = [
+            executor(told, name, tmp_path / folder, SECRET) for told, folder in ((first, "known"), (second, "known-2"))
+        ]
         try:
             deadline = time.monotonic() + 90
             while not running(query):
                 assert time.monotonic() < deadline, (tmp_path / "known" / "log").read_text()
                 time.sleep(0.5)
+            # While they are there: units that nobody hears of any more are waited for, and most of its time is over.
+            query.processes["dispatcher"].terminate()
+            assert query.exit_of("dispatcher", 20) == 0, query.log_of("dispatcher")
         finally:
-            with_secret.kill()
-            with_secret.wait()
-        query.processes["dispatcher"].terminate()
-        assert query.exit_of("dispatcher", 20) == 0, query.log_of("dispatcher")
+            for process in both:
+                process.kill()
+                process.wait()
         assert not executors_of(api, name), "they go with their driver"
         assert "orbidden" not in whole_log(query), "a driver's rights are all that Spark asks for"
     finally:

@@ -56,6 +56,14 @@ class Drivers:
         found: dict[str, Any] = json.loads(text)
         return found
 
+    def says(self, tier: str, *keys: str) -> Any:
+        """What is there now; None: it did not answer in time."""
+        code, text = self.ask(tier, "/status")
+        found = json.loads(text) if code == 200 else None
+        for key in keys:
+            found = None if found is None else found[key]
+        return found
+
     def until(self, what: str, done: Callable[[], bool], seconds: float = READY_S) -> float:
         """How long it took."""
         began = time.monotonic()
@@ -102,14 +110,14 @@ def test_drivers_say_how_they_are_and_their_units_ask_them(
         assert (joiner["tier"], joiner["subgroup"], joiner["attempt"], joiner["ready"]) == ("joiner", None, 1, True)
         assert set(joiner["units"]) == {"0L0.0", "0R0.0"}
         assert {unit["state"] for unit in joiner["units"].values()} == {"runs"}
-        drivers.until("all rows are stored", lambda: drivers.status("joiner")["figures"]["state_rows"] == 20_000)
+        drivers.until("all rows are stored", lambda: drivers.says("joiner", "figures", "state_rows") == 20_000)
         figures = drivers.status("joiner")["figures"]
         assert figures["state_bytes"] > 20_000 * 8
         assert 0 <= figures["load"] <= 1
         assert figures["checkpoint_age_s"] is not None
         assert all(unit["epoch"] > 0 for unit in drivers.status("dispatcher")["units"].values())
         assert set(drivers.status("shuffler")["units"]) == {"r", "s"}
-        drivers.until("nothing is left to be read", lambda: drivers.status("shuffler")["figures"]["lag_rows"] == 0)
+        drivers.until("nothing is left to be read", lambda: drivers.says("shuffler", "figures", "lag_rows") == 0)
         taken = {tier: resident_of(query.session(tier)) for tier in TIERS}
         print("resident:", {tier: f"{size / GIB:.2f} GiB" for tier, size in taken.items()})
         assert max(taken.values()) < 1.2 * GIB, taken
@@ -154,7 +162,7 @@ def test_a_query_in_kubernetes_flows_on_while_the_api_is_away(
             query.produce_rows(side, keys, len(keys))
         wanted = matches(2 * keys, 2 * keys)
         assert query.results(wanted.total(), 60) == wanted, query.log_of("joiner")
-        assert all(map(drivers.ready, TIERS))
+        drivers.until("all are ready with the API away", lambda: all(map(drivers.ready, TIERS)), 15)
         kubernetes_cut.heal()
         query.kill("joiner")
         drivers.start("joiner")

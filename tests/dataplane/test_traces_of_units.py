@@ -83,11 +83,15 @@ def test_a_group_carries_the_trace_of_what_changed_it(kafka_server: KafkaServer)
                 return found
         raise AssertionError("no result in a minute")
 
-    for source, offset, trace in ((1, 0, ""), (0, 0, ""), (0, 1, str(USER))):
+    def feed(source: int, offset: int, trace: str = "") -> None:
         block = source_block([offset], source=source, predecessor=offset - 1)
         log.append(Address(Topic.SHUFFLED, source % plan.dispatchers), [replace(block, trace=trace)])
         tiers.settle(2)
+
+    feed(1, 0)
+    feed(0, 0)
     assert "traceparent" not in result()
+    feed(0, 1, str(USER))  # a group is written once for all that has come by then
     context = context_of(result()["traceparent"].decode())
     messages.close()  # type: ignore[attr-defined]
     assert context is not None and context.trace_id == USER.trace_id

@@ -70,11 +70,15 @@ def _told(offset: int) -> Future[Any]:
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_admin, "SECONDS", 0.5)
-    monkeypatch.setattr(kafka_admin, "HEARD_OF_S", 0.2)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_admin, "PAUSE_S", 0.001)
     monkeypatch.setattr(kafka_admin, "PAUSE_MAX_S", 0.01)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_admin, "SECONDS", 0.5)
+    monkeypatch.setattr(kafka_admin, "HEARD_OF_S", 0.2)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +133,7 @@ def test_our_client_looks_again_for_what_it_does_not_know(code: int) -> None:
     assert broker.asked == ["offsets", "topics", "offsets"]
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("code", "kind"), [(UNKNOWN, UnfitTopic), (AWAY, Unreachable)])
 def test_what_stays_is_said(code: int, kind: type[Exception]) -> None:
     class Always(Broker):
@@ -147,6 +152,7 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_that_says_nothing_is_one_that_does_not_answer(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("biclique.ports.kafka_log.SECONDS", 0.5)
     admin = AdminClient({"bootstrap.servers": silent, "log_level": 0})
