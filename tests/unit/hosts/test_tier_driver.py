@@ -18,7 +18,7 @@ from biclique.hosts.units.restarts import Budget, Restarts
 from biclique.hosts.units.spec import Surroundings, UnitSpec
 from biclique.hosts.units.stop import Stop
 from biclique.ports.control import Condition, State
-from biclique.ports.refusals import Refused, StartAnew, Unreachable
+from biclique.ports.refusals import Refused, StartAnew, Undecided, Unreachable
 from biclique.tiers.effects import End
 from biclique.tiers.loops import MissingProgress
 
@@ -72,6 +72,15 @@ def test_an_unknown_outcome_starts_again_with_smaller_transactions() -> None:
     jobs = Scripted(a=[unknown, unknown, OVER])
     driven(jobs)
     assert [run.halvings for run in jobs.runs["a"]] == [0, 1, 2]
+
+
+def test_a_kafka_that_brings_no_transaction_to_an_end_is_waited_for_with_smaller_ones() -> None:
+    late = Ending(Kind.LATE, "the outcome of a transaction is not known (timed out)")
+    told: list[tuple[str, Condition | None]] = []
+    jobs = Scripted(a=[*[late] * 20, OVER])
+    TierDriver(jobs, [spec("a")], Stop(), lambda: False, lambda *now: told.append(now)).run()
+    assert [run.halvings for run in jobs.runs["a"]] == list(range(21))
+    assert ("joiner a", Condition(State.WAITS, late.why)) in told
 
 
 def test_too_many_failures_in_a_row_end_the_tier_and_all_its_units() -> None:
@@ -262,6 +271,8 @@ def test_how_a_run_ended_travels_as_text() -> None:
         ending_of(lambda: End.UNKNOWN),
         ending_of(lambda: End.FENCED),
         ending_of(lambda: raising(Unreachable("away"))),
+        ending_of(lambda: raising(Undecided("timed out", may_pass=True))),
+        ending_of(lambda: raising(Undecided("a policy", may_pass=False))),
         ending_of(lambda: raising(Refused("too large"))),
         ending_of(lambda: raising(MissingProgress("gone"))),
     ]
@@ -270,6 +281,8 @@ def test_how_a_run_ended_travels_as_text() -> None:
         Ending(Kind.REPEAT, "unknown outcome"),
         FENCED,
         Ending(Kind.WAIT, "away"),
+        Ending(Kind.LATE, "timed out"),
+        Ending(Kind.REPEAT, "a policy"),
         Ending(Kind.MEND, "too large"),
         Ending(Kind.MEND, "gone"),
     ]

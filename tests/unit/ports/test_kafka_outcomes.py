@@ -53,6 +53,23 @@ def fenced() -> KafkaClient:
     return client
 
 
+@pytest.mark.parametrize(("code", "may_pass"), [(KafkaError._TIMED_OUT, True), (KafkaError.POLICY_VIOLATION, False)])
+def test_why_an_outcome_is_not_known_is_said(producer: Wired, code: int, may_pass: bool) -> None:
+    client = fenced()
+    producer.fails = {"commit_transaction": code}
+    assert client.commit(COMMIT) is Outcome.UNKNOWN
+    assert client.undecided is not None and client.undecided.may_pass is may_pass
+    assert KafkaError(code).str() in str(client.undecided)
+
+
+def test_a_clock_that_is_ahead_is_named(producer: Wired) -> None:
+    client = fenced()
+    producer.fails = {"commit_transaction": KafkaError.INVALID_TIMESTAMP}
+    with pytest.raises(Unreachable, match="the clock of this machine is ahead"):
+        client.commit(COMMIT)
+    assert producer.steps[-1] == "abort_transaction"
+
+
 @pytest.mark.parametrize("step", ["begin_transaction", "produce", "commit_transaction"])
 @pytest.mark.parametrize(
     ("code", "outcome"),

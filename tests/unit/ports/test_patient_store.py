@@ -141,6 +141,35 @@ def test_a_call_that_does_not_end_is_cut_and_the_next_one_is_made() -> None:
     assert store.get("a") == b"x"
 
 
+def test_calls_that_never_end_keep_one_thread_and_not_one_each() -> None:
+    inner, server_is_back = Troubled(), threading.Event()
+
+    def hangs() -> None:
+        server_is_back.wait(60)
+
+    inner.trouble = hangs
+    store = PatientStore(inner, "a volume", lambda: None, Patience(call_s=0.2))
+    for _ in range(4):
+        assert not store.put("a", b"x")
+    assert inner.calls == 1
+    server_is_back.set()
+    deadline = time.monotonic() + 20
+    while not store.put("b", b"y"):
+        assert time.monotonic() < deadline
+    assert store.get("b") == b"y"
+
+
+def test_who_says_no_is_not_asked_again_by_the_same_connection() -> None:
+    """As a server of Redis' that became a replica, and whose name leads to its successor."""
+    inner, cuts = Troubled(), []
+    store = PatientStore(inner, "the store", lambda: cuts.append(inner.calls), Patience())
+    assert store.put("a", b"x") and not cuts
+    inner.trouble = away
+    assert not store.put("a", b"x")
+    assert store.publish(OWNER, MANIFEST) is Publication.UNAVAILABLE
+    assert cuts == [2, 3]
+
+
 def test_a_closed_store_keeps_no_thread() -> None:
     before = set(threading.enumerate())  # other tests' stores may not be gone yet
     store = patient(Troubled(), Hand())

@@ -41,12 +41,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from biclique.plan.semijoin import BLOCK_BYTES
 from biclique.ports.kafka_admin import identity_of, offsets_of, settings_of, topics_there
-from biclique.ports.kafka_errors import FENCED, RIGHTS, TOO_LARGE, UNKNOWN_TOPIC, told
+from biclique.ports.kafka_errors import FENCED, PASSING, RIGHTS, TOO_LARGE, UNKNOWN_TOPIC, told
 from biclique.ports.kafka_reading import READ_BYTES_MAX, SECONDS, Follower, ProgressReader
 from biclique.ports.log import Bounds
 from biclique.ports.outlets import Mail, Outlets
 from biclique.ports.progress_json import decode_progress, encode_progress
-from biclique.ports.refusals import Refused, UnfitTopic, Unreachable
+from biclique.ports.refusals import Refused, Undecided, UnfitTopic, Unreachable
 from biclique.ports.wire import Message, Wire
 from biclique.tiers.effects import Commit, Fetched, Outcome
 from biclique.tiers.messages import Address, LateTuples, Producer, Record, Results, SetAside, Topic
@@ -200,6 +200,7 @@ class KafkaClient:
         self._last_read: Follower | None = None
         self._plain: KafkaProducer | None = None  # of what is delivered at least once
         self._undelivered: list[KafkaError] = []  # by it
+        self.undecided: Undecided | None = None  # why a transaction's outcome is not known
 
     def close(self) -> None:
         for reader in self._readers.values():
@@ -406,8 +407,15 @@ class KafkaClient:
             raise Unreachable(
                 f"Kafka does not know every topic of {where} ({error.str()}): create what is missing; nothing is lost"
             )
+        if code == KafkaError.INVALID_TIMESTAMP:
+            self._give_up(producer)
+            raise Unreachable(
+                f"Kafka refuses the time of our records in {where} ({error.str()}): the clock of this machine is ahead"
+                " of the brokers', so set it right; nothing is lost"
+            )
         del self._producers[producer]
         if code not in FENCED:
+            self.undecided = Undecided(f"the outcome of a transaction is not known ({error.str()})", code in PASSING)
             return Outcome.UNKNOWN
         self._fenced.add(producer)
         return Outcome.FENCED

@@ -27,7 +27,8 @@ COPIES_WRITTEN = 2  # of three or more, before anything counts as written: with 
 # committed while the others were away would be lost with a single disk
 NOT_LOST = {"unclean.leader.election.enable": "false"}  # what was committed stays, whoever becomes leader
 KEPT = {**NOT_LOST, "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-RELIED_ON = frozenset((*KEPT, "max.message.bytes", "message.timestamp.type", "message.timestamp.after.max.ms"))
+TIMES = frozenset({"message.timestamp.type", "message.timestamp.after.max.ms"})
+RELIED_ON = frozenset((*KEPT, "max.message.bytes")) | TIMES
 BOUNDABLE = frozenset({"retention.ms", "retention.bytes"})  # of late and dead records, which people read, and no tier
 ASIDE = (".late", ".dead")
 LONG_MAX = str((1 << 63) - 1)
@@ -50,6 +51,8 @@ NEWEST = {
     # more than all that a restart has to read.
     "delete.retention.ms": "600000",
     "max.message.bytes": str(MESSAGE_BYTES_MAX),
+    # The broker's: one that may not be ahead of it would let nobody commit whose clock is.
+    "message.timestamp.type": "LogAppendTime",
 }
 
 
@@ -120,6 +123,7 @@ def refuse_unfit(client: dict[str, Any], wanted: dict[str, tuple[int, dict[str, 
     for name, (partitions, settings) in wanted.items():
         found = settings_of(admin, name, SECONDS)
         relied_on = RELIED_ON - BOUNDABLE if name.endswith(ASIDE) else RELIED_ON
+        relied_on -= TIMES if name.endswith(PROGRESS) else frozenset()  # an older version's are as good
         for setting, value in settings.items():
             if setting in relied_on and setting in found and found[setting].value != value:
                 raise UnfitTopic(

@@ -16,10 +16,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as TookTooLong
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from biclique.ports.checkpoints import CheckpointStore, StoreUnavailable
 from biclique.tiers.effects import BlobsLost, Publication
@@ -28,6 +28,7 @@ from biclique.tiers.progress import Manifest
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
+CUT_S = 0.5  # within which a call ends whose connection was cut
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class PatientStore:
         self._clock, self._sleep = clock, sleep
         self._thread = ThreadPoolExecutor(1, "checkpoints")
         self._away = False
+        self._hangs: Future[Any] | None = None  # the call that was given up last
         self._restore_until, self._slow_s = 0.0, 0.0
 
     def close(self) -> None:
@@ -119,16 +121,23 @@ class PatientStore:
             pause = min(pause * 2, self._patience.backoff_max_s)
 
     def _bounded(self, call: Callable[[], T]) -> T:
-        under_way = self._thread.submit(call)
+        if self._hangs is not None and wait([self._hangs], CUT_S).not_done:
+            # As on a volume whose server is gone: each of them would keep a thread, and what it was to write.
+            raise StoreUnavailable("a call that was given up has not ended yet")
+        self._hangs, under_way = None, self._thread.submit(call)
         try:
             return under_way.result(self._patience.call_s)
         except TookTooLong:
             self._cut()
+            self._hangs = under_way
             self._thread.shutdown(wait=False)
             self._thread = ThreadPoolExecutor(1, "checkpoints")
             raise StoreUnavailable(f"it does not answer within {self._patience.call_s:g} s") from None
 
     def _gone(self, failure: StoreUnavailable) -> None:
+        """Whoever answered is not asked again by the same connection: behind a name there may be another by now, as
+        where a server of Redis' has become a replica, which reads, and takes nothing."""
+        self._cut()
         if not self._away:
             LOG.warning(
                 "checkpoints: %s: %s; work goes on without them, and they are tried again",

@@ -11,6 +11,15 @@ class Unreachable(Exception):
     """It may pass: try again."""
 
 
+class Undecided(Exception):
+    """Nobody knows what became of a transaction: whoever begins anew learns it. `may_pass`: as when a broker is away;
+    else it is a failure like any other."""
+
+    def __init__(self, why: str, may_pass: bool) -> None:
+        super().__init__(why)
+        self.may_pass = may_pass
+
+
 class Refused(Exception):
     """It does not pass: the sentence says what to mend."""
 

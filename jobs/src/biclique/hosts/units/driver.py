@@ -208,7 +208,7 @@ class TierDriver:
                 return
             ran_s = time.monotonic() - began
             self._run_ended(unit, why, ending is Kind.OVER and why == End.LEFT.value)
-            if ending in (Kind.FENCED, Kind.REPEAT, None) and ran_s >= restarts.budget.healthy_s:
+            if ending in (Kind.FENCED, Kind.REPEAT, Kind.LATE, None) and ran_s >= restarts.budget.healthy_s:
                 place = self._place(spec)
                 if place is not None and place == last_place:
                     ran_s = 0.0  # all that it has done is to replay what is there already
@@ -225,6 +225,9 @@ class TierDriver:
                 case Kind.WAIT:
                     self._tell(unit, Condition(State.WAITS, why))
                     wait_s: float | None = restarts.after_wait(ran_s)
+                case Kind.LATE:
+                    self._tell(unit, Condition(State.WAITS, why))
+                    wait_s = restarts.after_late(ran_s)
                 case Kind.FENCED:
                     wait_s = restarts.after_failure(ran_s)
                 case Kind.REPEAT:

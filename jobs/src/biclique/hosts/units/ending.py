@@ -3,6 +3,7 @@
 | over   | asked to stop, or has left: not started again                                                          |
 | fenced | a successor runs in its place: not started again, unless no later driver of the tier is known           |
 | repeat | a transaction whose outcome is unknown: started again, with smaller transactions                       |
+| late   | the same, since Kafka has not brought it to an end in time: as often as it takes                       |
 | wait   | Kafka or whatever it needs does not answer: started again, as often as it takes                        |
 | mend   | trying again would end in the same way, and nothing is lost: the tier stops, and says what to mend     |
 
@@ -18,7 +19,7 @@ from enum import Enum
 
 from biclique.core.codec import DamagedBlob
 from biclique.kernels.groups import SumOverflow
-from biclique.ports.refusals import Refused, Unreachable
+from biclique.ports.refusals import Refused, Undecided, Unreachable
 from biclique.ports.wire import UnknownMessage
 from biclique.query.errors import QueryError
 from biclique.tiers.effects import End
@@ -42,6 +43,7 @@ class Kind(Enum):
     OVER = "over"
     FENCED = "fenced"
     REPEAT = "repeat"
+    LATE = "late"
     WAIT = "wait"
     MEND = "mend"
 
@@ -68,6 +70,8 @@ def ending_of(run: Callable[[], End]) -> Ending:
         end = run()
     except Unreachable as trouble:
         return Ending(Kind.WAIT, str(trouble))
+    except Undecided as unknown:
+        return Ending(Kind.LATE if unknown.may_pass else Kind.REPEAT, str(unknown))
     except FOR_A_PERSON as stop:
         return Ending(Kind.MEND, str(stop))
     return Ending(KINDS.get(end, Kind.OVER), end.value)

@@ -92,6 +92,8 @@ def _run_under(control: Control, plan: Plan, spec: UnitSpec) -> End:
             # Nobody has begun after this one: the coordinator gave up on a transaction that was open too long, as when
             # this process stood still.
             return End.UNKNOWN
+        if end is End.UNKNOWN and client.undecided is not None:
+            raise client.undecided
         return end
     except TrimmedTooFar as stop:
         topic, partition = topic_of(around.prefix, stop.address)

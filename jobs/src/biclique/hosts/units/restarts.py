@@ -45,6 +45,12 @@ class Restarts:
         self.halvings += 1
         return self.after_failure(0.0)
 
+    def after_late(self, ran_s: float) -> float:
+        """Both: what is away explains it, and so may be how much a transaction held."""
+        wait_s = self.after_wait(ran_s)
+        self.halvings += 1
+        return wait_s
+
     def after_wait(self, ran_s: float) -> float:
         """What was away explains the failures before."""
         self._look(ran_s)
