@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from biclique.hosts.units.founding import found
 from biclique.plan.make import make_plan
@@ -17,6 +19,7 @@ from biclique.ports.refusals import UnfitTopic
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.query.model import Query
+from biclique.tiers.progress import SourcePartition
 from infra.kafka_server import KafkaServer
 from tests.conformance.test_kafka_log import Kafka
 from tests.unit.tiers.on_topics import JOIN, on_topics
@@ -137,3 +140,32 @@ def test_a_source_that_is_compacted_is_known(kafka: Kafka) -> None:
     names = kafka.topic("r", cleanup_policy="compact,delete"), kafka.topic("s")
     both = compile_manifest(on_topics(topics=names))
     assert SourceTopics(both, {0: kafka.client, 1: kafka.client}).compacted() == names[:1]
+
+
+def test_a_source_in_which_a_transaction_is_open_is_known(kafka: Kafka) -> None:
+    names = kafka.topic("r"), kafka.topic("s")
+    both = SourceTopics(compile_manifest(on_topics(topics=names)), {0: kafka.client, 1: kafka.client})
+    r, s = SourcePartition(0, 0), SourcePartition(1, 0)
+    producer = Producer({**kafka.client, "transactional.id": names[0]})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(names[0], b"undecided")
+    assert producer.flush(30) == 0
+    ends = both.ends([r, s])
+    assert ends == {r: 0, s: 0} and both.undecided(ends) == {r}
+    producer.commit_transaction(30)
+    deadline = time.monotonic() + 30
+    while both.undecided(ends := both.ends([r, s])):  # until its marker is there
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert ends == {r: 2, s: 0}
+
+
+def test_a_clock_that_is_ahead_keeps_nobody_from_writing_progress(kafka: Kafka) -> None:
+    ensure_topics(dict(kafka.client), wanted(kafka), 1)
+    failed: list[object] = []
+    producer = Producer({**kafka.client, "on_delivery": lambda error, _: failed.append(error)})
+    ahead_ms = 1000 * (round(time.time()) + 86_400)
+    producer.produce(f"{kafka.prefix}.shuffled.progress", b"{}", b"dispatcher 0", partition=0, timestamp=ahead_ms)
+    assert producer.flush(30) == 0
+    assert failed == [None]

@@ -128,6 +128,7 @@ class Stream:
         self.dispatcher = Dispatcher(self.plan, 0, known, DispatcherProgress())
         self.heartbeats = Heartbeats(1, {}, READERS)
         self.ends = dict.fromkeys(known, 0)
+        self.undecided: frozenset[SourcePartition] = frozenset()
         self.batch = self.at_ms = 0
 
     def signal(self, *records: SourceBlock | Heartbeat) -> Signal:
@@ -153,7 +154,7 @@ class Stream:
         return self.signal(block, *self.beats())
 
     def beats(self) -> list[Heartbeat]:
-        return self.heartbeats.beats(self.ends, self.at_ms)
+        return self.heartbeats.beats(self.ends, self.at_ms, self.undecided)
 
 
 def test_idle_partitions_hold_the_watermark_back_no_longer_than_idle_after() -> None:
@@ -170,6 +171,23 @@ def test_a_partition_that_flows_holds_the_watermark_back_and_idle_ones_come_back
         assert stream.batch_of(S0, 50 + second).watermark in (TIME_NEVER, (50 + second) * 1_000_000)
     stream.batch_of(R1, 90)
     assert stream.batch_of(S0, 200).watermark == 90 * 1_000_000, "R1 is idle no more"
+
+
+def test_what_a_transaction_brings_all_at_once_is_not_late() -> None:
+    """Those who write exactly once commit now and then: while it is open, nothing of it can be read."""
+    stream = Stream()
+    stream.batch_of(R1, 90)
+    for second in range(8):
+        stream.batch_of(S0, 100 + second)
+        stream.batch_of(R0, 100 + second)
+    stream.undecided = frozenset({R1})
+    held = stream.batch_of(S0, 200).watermark
+    for second in range(1, 30):
+        stream.batch_of(R0, 200 + second)
+        assert stream.batch_of(S0, 200 + second).watermark == held, "R1 may bring what is as old as its beginning"
+    stream.undecided = frozenset()
+    stream.batch_of(R1, 205)
+    assert stream.dispatcher.progress.fates["late"] == (0, 0)
 
 
 def test_what_came_to_an_idle_partition_while_no_shuffler_ran_is_not_late() -> None:

@@ -60,6 +60,9 @@ class Broker:
     def ends(self, keys: Iterable[SourcePartition]) -> dict[SourcePartition, int]:
         return {key: self.begins[key] + len(self.times[key]) for key in keys}
 
+    def undecided(self, ends: Mapping[SourcePartition, int]) -> frozenset[SourcePartition]:
+        return frozenset()
+
     def from_time(self, keys: Iterable[SourcePartition], time_ms: int) -> dict[SourcePartition, int]:
         return {
             key: next(

@@ -70,6 +70,9 @@ class Broker:
         with self.lock:
             return {key: 2 * len(self.values[key]) for key in keys}
 
+    def undecided(self, ends: Mapping[SourcePartition, int]) -> frozenset[SourcePartition]:
+        return frozenset()
+
     def from_time(self, keys: Iterable[SourcePartition], time_ms: int) -> dict[SourcePartition, int]:
         return self.ends(keys)
 

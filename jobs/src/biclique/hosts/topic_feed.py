@@ -26,7 +26,7 @@ from biclique.ports.kafka_input import Input
 from biclique.ports.refusals import Unreachable
 from biclique.ports.run_state import SourceState, Span
 from biclique.query.model import Query
-from biclique.tiers.messages import Heartbeat, SourceBlock
+from biclique.tiers.messages import UNREAD, Heartbeat, SourceBlock
 from biclique.tiers.progress import SourcePartition
 
 READ_RECORDS, PATIENCE_S = 20_000, 0.05
@@ -210,11 +210,14 @@ class TopicFeed:
             known = {key for key in self._topics.partitions() if key.source == self.number}
             fresh = self._topics.bounds(key for key in known if key.partition not in messages.position)
             ends = self._topics.ends(SourcePartition(self.number, number) for number in messages.position)
+            undecided = self._topics.undecided(ends)
         except Unreachable:
             self._silences += 1
             return set()  # no beat is sent on a guess
         for key, end in ends.items():
-            if end <= messages.position[key.partition]:
+            if key in undecided:  # see Heartbeats.beats
+                self._put(replace(self._beat(key.partition, now_ms, 0), position=UNREAD, read_to=0), 0)
+            elif end <= messages.position[key.partition]:
                 self._put(self._beat(key.partition, now_ms, messages.position[key.partition]), 0)
         if int(time.monotonic() * 1000) - now_ms >= silence_of(self._idle_after_ms):
             self._silences += 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from biclique.core.stamps import PARTITION_BITS
@@ -78,6 +78,11 @@ class SourceTopics:
         """Last stable offsets: what a reader that reads committed can come to."""
         return self._offsets(tuple(keys), OffsetSpec.latest())
 
+    def undecided(self, ends: Mapping[SourcePartition, int]) -> frozenset[SourcePartition]:
+        """Those in which a transaction is open: more has been written than to their `ends`."""
+        written = self._offsets(tuple(ends), OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        return frozenset(key for key, end in written.items() if end > ends[key])
+
     def from_time(self, keys: Iterable[SourcePartition], time_ms: int) -> dict[SourcePartition, int]:
         """The first record that was appended then or later; the end where there is none."""
         wanted = tuple(keys)
@@ -85,10 +90,15 @@ class SourceTopics:
         ends = self.ends(key for key in wanted if found[key] < 0)
         return {key: ends.get(key, offset) for key, offset in found.items()}
 
-    def _offsets(self, keys: tuple[SourcePartition, ...], spec: OffsetSpec) -> dict[SourcePartition, int]:
+    def _offsets(
+        self,
+        keys: tuple[SourcePartition, ...],
+        spec: OffsetSpec,
+        level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[SourcePartition, int]:
         found: dict[SourcePartition, int] = {}
         for source, admin in self._admins.items():
             places = {TopicPartition(self.topic(source), key.partition): key for key in keys if key.source == source}
             if places:
-                found |= {places[place]: offset for place, offset in offsets_of(admin, places, spec).items()}
+                found |= {places[place]: offset for place, offset in offsets_of(admin, places, spec, level).items()}
         return {key: found[key] for key in keys}

@@ -127,7 +127,9 @@ class ShufflerDriver:
             starts = starts_of(self._plan.query, taken.last, self._topics, under_way=taken.under_way)
             known = set(starts)
             resting = {key for key in known if self._name(key.source) in paused}
-            self._send(self._heartbeats.unread(starts, self._topics.ends(known), resting, monotonic_ms()))
+            ends = self._topics.ends(known)
+            undecided = self._topics.undecided(ends)
+            self._send(self._heartbeats.unread(starts, ends, resting, monotonic_ms(), undecided))
         starts = {key: offset for key, offset in starts.items() if key not in resting}
         if not starts:
             self._show("")
@@ -206,6 +208,7 @@ class ShufflerDriver:
                     told = {"event": "shuffler.waits"}
                     LOG.info("the dispatchers are behind: nothing more is read until they have caught up", extra=told)
                     return
+                self._refuse_made_anew()
                 if set(self._topics.partitions()) != known:
                     LOG.info("a topic has other partitions than before", extra={"event": "source.repartitioned"})
                     return
@@ -213,7 +216,8 @@ class ShufflerDriver:
     def _beat(self) -> None:
         """The clock is read before the ends: what came after it is not what this beat is about."""
         with self._silence.asked() as now_ms, self._asking():
-            self._send(self._heartbeats.beats(self._topics.ends(self._heartbeats.partitions), now_ms))
+            ends = self._topics.ends(self._heartbeats.partitions)
+            self._send(self._heartbeats.beats(ends, now_ms, self._topics.undecided(ends)))
 
     def _send(self, heartbeats: Iterable[Heartbeat]) -> None:
         beats: dict[int, list[Heartbeat]] = {}

@@ -86,16 +86,20 @@ class Heartbeats:
         ends: Mapping[SourcePartition, int],
         paused: Set[SourcePartition],
         now_ms: int,
+        undecided: Set[SourcePartition] = frozenset(),
     ) -> list[Heartbeat]:
         """Before `begin`, of the partitions that have something to be read: `starts`, `ends`, in messages. Markers that
         the query before had read to are nothing new. And of those that are `paused`: what comes into them is not read,
-        and nobody says so when it comes."""
+        and nobody says so when it comes. And of those with something `undecided`."""
         behind = (
             key
             for key, start in starts.items()
-            if key in paused or ends.get(key, 0) > max(start, self._read_to.get(key, 0))
+            if key in paused or key in undecided or ends.get(key, 0) > max(start, self._read_to.get(key, 0))
         )
-        return [Heartbeat(*key, UNREAD, now_ms, proof_of(self._attempt, self._silences)) for key in behind]
+        return self._of_unread(behind, now_ms)
+
+    def _of_unread(self, keys: Iterable[SourcePartition], now_ms: int) -> list[Heartbeat]:
+        return [Heartbeat(*key, UNREAD, now_ms, proof_of(self._attempt, self._silences)) for key in keys]
 
     def waits(self, ends: Callable[[Iterable[SourcePartition]], Mapping[SourcePartition, int]]) -> None:
         """Nothing is read for now. `ends`: for who wants to know what gathers meanwhile."""
@@ -133,12 +137,14 @@ class Heartbeats:
         """Of which it is known how far they have been read."""
         return tuple(self._read_to)
 
-    def beats(self, ends: Mapping[SourcePartition, int], now_ms: int) -> list[Heartbeat]:
+    def beats(
+        self, ends: Mapping[SourcePartition, int], now_ms: int, undecided: Set[SourcePartition] = frozenset()
+    ) -> list[Heartbeat]:
         """`ends`: of the source partitions, in messages, looked up after `now_ms` was read: what came after it is not
-        what these beats are about."""
-        proof = proof_of(self._attempt, self._silences)
-        return [
-            Heartbeat(*key, self._last.get(key, -1), now_ms, proof, read_to)
-            for key, read_to in self._read_to.items()
-            if key in ends and ends[key] <= read_to
-        ]
+        what these beats are about. `undecided`: those with records behind their end whose transaction is open. When
+        that commits they are there all at once, with the times at which they were written: nothing that is idle."""
+        proof, caught_up = proof_of(self._attempt, self._silences), list[Heartbeat]()
+        for key, read_to in self._read_to.items():
+            if key in ends and ends[key] <= read_to and key not in undecided:
+                caught_up.append(Heartbeat(*key, self._last.get(key, -1), now_ms, proof, read_to))
+        return [*caught_up, *self._of_unread((key for key in self._read_to if key in undecided), now_ms)]

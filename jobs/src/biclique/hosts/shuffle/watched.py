@@ -46,8 +46,9 @@ class WatchedHeartbeats(Heartbeats):
         ends: Mapping[SourcePartition, int],
         paused: Set[SourcePartition],
         now_ms: int,
+        undecided: Set[SourcePartition] = frozenset(),
     ) -> list[Heartbeat]:
-        found = super().unread(starts, ends, paused, now_ms)
+        found = super().unread(starts, ends, paused, now_ms, undecided)
         self._starts = {key: max(start, self._read_to.get(key, 0)) for key, start in starts.items()}
         self._look(ends)
         return found
@@ -82,9 +83,11 @@ class WatchedHeartbeats(Heartbeats):
         while self._records and self._records[0][0] <= self._clock() - WINDOW_S:
             self._records.popleft()
 
-    def beats(self, ends: Mapping[SourcePartition, int], now_ms: int) -> list[Heartbeat]:
+    def beats(
+        self, ends: Mapping[SourcePartition, int], now_ms: int, undecided: Set[SourcePartition] = frozenset()
+    ) -> list[Heartbeat]:
         self._look(ends)
-        return super().beats(ends, now_ms)
+        return super().beats(ends, now_ms, undecided)
 
     def reports(self) -> dict[str, Report]:
         """By the source's name. In the driver's own thread."""
