@@ -22,7 +22,7 @@ from tests.chaos.judging import beyond, difference, judge
 from tests.chaos.reader import Reader
 from tests.chaos.schedule import Due
 from tests.chaos.stage import GROUPED, Shape, Stage
-from tests.chaos.trimmed import Stopped, trim_too_far
+from tests.chaos.trimmed import STRUCK, Stopped, trim_too_far
 from tests.chaos.truth import SIDES
 
 START_LIMIT_S, RECOVERY_LIMIT_S = 300.0, 180.0
@@ -98,7 +98,7 @@ def play(
             outcome.rows, outcome.results = dict(flow.sent), reader.read
             outcome.late, outcome.dead = judged.late, judged.dead
         if not outcome.wrong and setting.trimmed:
-            outcome.stopped = trim_too_far(stage, flow, "shuffler" if shape is GROUPED else "dispatcher", say)
+            outcome.stopped = trim_too_far(stage, flow, STRUCK[shape.name], say)
             outcome.wrong += [said for stopped in outcome.stopped if (said := stopped.wrong())]
             outcome.wrong += beyond(reader, flow.given)
         if not setting.trimmed:

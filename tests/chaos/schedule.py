@@ -23,14 +23,13 @@ class Due:
 
 def whole(seed: int, shapes: Sequence[Shape], repeats: int) -> dict[str, list[Due]]:
     """Every fault on every victim, `repeats` times, and kills until there are enough: by shape, shuffled. A shape takes
-    the victims that no shape before it has, and a share of the kills."""
+    the tiers that no shape before it has, the servers, since those concern every tier, and a share of the kills."""
     rng = random.Random(f"{seed}/schedule")
     drawn: dict[str, list[tuple[Fault, str]]] = {}
     seen: set[str] = set()
     for shape in shapes:
-        known = {*shape.tiers, "kafka", "redis"}
-        fresh = known - seen
-        seen |= known
+        fresh = {*shape.tiers, "kafka", "redis"} - seen
+        seen |= set(shape.tiers)
         once = [(fault, victim) for fault in FAULTS for victim in fault.victims if victim in fresh]
         drawn[shape.name] = once * repeats
     kills = [fault for fault in FAULTS if fault.kill]

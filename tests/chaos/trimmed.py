@@ -4,11 +4,11 @@ somebody set. Nothing can bring those records back, so the tier must stop and sa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.chaos.flow import Flow
-from tests.chaos.stage import Stage
+from tests.chaos.stage import WITH_REDIS, Stage
 
 DOWN_S, STOP_LIMIT_S = 3.0, 90.0
 
@@ -33,24 +33,28 @@ class Stopped:
 
 TRIMMED = {
     "joiner": ((".0L0", ".0R0"), ("trimmed too far", "restore the topic")),
+    "merger": ((".partials",), ("trimmed too far", "restore the topic")),
     "dispatcher": ((".shuffled",), ("trimmed too far", "restore the topic")),
     "shuffler": (("-r", "-s"), ("retention", "keep the topic longer")),
 }
 
 
-def trim_too_far(stage: Stage, flow: Flow, second: str, say: Callable[[str], None]) -> list[Stopped]:
-    """The joiner, then the `second`. Not both others in one run: behind a dispatcher that has stopped for good the
-    shuffler cannot know what is lost of its sources, and waits; and without a shuffler a dispatcher has nothing
-    to lose."""
+# In the order in which they are struck; who was struck is down from then on. Not dispatcher and shuffler in one run:
+# behind a dispatcher that has stopped for good the shuffler cannot know what is lost of its sources, and waits; and
+# without a shuffler a dispatcher has nothing to lose.
+STRUCK = {"pairs": ("joiner", "dispatcher"), "groups": ("merger", "joiner", "shuffler")}
+
+
+def trim_too_far(stage: Stage, flow: Flow, tiers: Sequence[str], say: Callable[[str], None]) -> list[Stopped]:
     flow.resume()
     time.sleep(DOWN_S)
     found = []
-    for tier in ("joiner", second):
+    for tier in tiers:
         topics, words = TRIMMED[tier]
         stage.keeper.hold(tier)
         time.sleep(DOWN_S)
         places = [place for topic in topics for place in stage.topics(topic) if not place.topic.endswith(".progress")]
-        if tier == "joiner":
+        if tier in WITH_REDIS:
             stage.redis_client().flushall()
         stage.delete_records(places)
         known = len(stage.keeper.ended)

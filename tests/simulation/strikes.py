@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SHARE = 0.12  # of the seeds
 HELD = 0.2  # of their commits: the answer comes later than the decision
 APPEARS = 0.05  # a partition that is to come, whenever it would be given a record
+AN_HOUR_MS = 3_600_000  # that a clock jumps by, as when somebody sets it
 OFTEN, SELDOM = 0.01, 0.08
 RARE = frozenset(Point) - {Point.P5, Point.P7, Point.P11, Point.P17}
 OF_THE_LOG = {  # what the log does by itself, and at which points of whoever it does it to
@@ -172,7 +173,7 @@ class Strikes:
                 if rng.random() < 0.5:
                     process.clock_stands_at, process.clock_stands_until = world.now, until
                 else:
-                    process.skew = rng.choice((-1, 1)) * rng.randint(10, 3000)
+                    process.skew = rng.choice((-1, 1)) * rng.choice((rng.randint(10, 3000), AN_HOUR_MS))
             case _:
                 raise AssertionError(fault)
 

@@ -33,11 +33,12 @@ from biclique_operator.observed import (
 )
 from biclique_operator.policies import reasons
 from biclique_operator.policies.conditions import amiss_in
+from biclique_operator.policies.events import Event
 from biclique_operator.policies.lacking import called, lacking, removing
 from biclique_operator.policies.refusals import Refusals
 from biclique_operator.policies.status import records_of
 from biclique_operator.policies.troubles import NO_ANSWER
-from biclique_operator.reconcile import Event, Plan, Removal, plan
+from biclique_operator.reconcile import Plan, Removal, plan
 from biclique_operator.settings import Installation
 from biclique_operator.telemetry import Telemetry
 from biclique_operator.trials import Trials
@@ -46,7 +47,7 @@ LOG = logging.getLogger(__name__)
 # Decide what is done; of the other kinds a repeated write does no harm, and their own version of it comes back with it.
 DECISIVE = ("Pod", "JoinSubgroup", "ConfigMap")
 BEGINS_S = 4.0  # so long a pod may take to begin before events are asked why it does not
-WARNINGS_S = 3.0
+WARNINGS_S, WARNINGS_KEPT_S = 3.0, 600.0  # how old they may be, and how long they are kept
 # What is told of a pod that begins. Other events that are no warnings come between two of them, again and again.
 COMES_ON = {"Scheduled", "Pulling", "Pulled", "Created", "Started"}
 LIVENESS, STARTUP = "Liveness probe failed", "Startup probe failed"
@@ -373,12 +374,15 @@ class Controller:
     def _warnings_in(self, namespace: str) -> Mapping[str, tuple[str, str]]:
         """By pod, unless it has come further since: a warning that has passed is none. Asked for once for all queries
         of a namespace whose pods wait for the same thing."""
+        self._warnings = {of: one for of, one in self._warnings.items() if self._now() - one[0] < WARNINGS_KEPT_S}
         at, known = self._warnings.get(namespace, (0.0, {}))
         if self._now() - at < WARNINGS_S:
             return known
         try:
             found = self._cluster.list("Event", namespace, fields="involvedObject.kind=Pod")
-        except Unreachable:  # of many events the list may take too long: what is told of pods is what was known
+        except (Refused, Unreachable):
+            # Of many events the list may take too long, and events may be nothing that the operator may read: what is
+            # told of pods is what was known.
             self._warnings[namespace] = self._now(), known
             return known
         telling = [one for one in found if one.get("type") == "Warning" or one.get("reason") in COMES_ON]

@@ -20,6 +20,7 @@ from biclique_operator.differences import differs, sealed
 from biclique_operator.observed import Observed, Raw, seconds_of
 from biclique_operator.policies import reasons
 from biclique_operator.policies.attempts import Attended, Phase, attend, rest, rolled
+from biclique_operator.policies.events import Event, events_of_conditions, events_of_drivers
 from biclique_operator.policies.image import image_of
 from biclique_operator.policies.lacking import called, lacking
 from biclique_operator.policies.lifecycle import Course, course_of
@@ -49,15 +50,6 @@ DELETE_PATIENCE_S = 12.0
 STARTING_LOOK_S, STARTING_LOOK_MAX_S, STARTING_SHARE = 5.0, 60.0, 0.25
 RUNNING_LOOK_S = 30.0  # figures
 MISSING_LOOK_S = 10.0  # while a driver has fewer executors than it asks for
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """`about`: a JoinQuery, or the name of its subgroup. One for each decision."""
-
-    warning: bool
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +143,7 @@ def plan(
     )
     status = status_of(situation)
     changed = None if status == observed.status else status
-    told = tuple(_events_of_conditions(observed.status, status))
+    told = tuple(events_of_conditions(observed.status, status))
     if course.runs is None:
         apply, remove = _rests_anyway(observed, now) if mode is Mode.SUSPENDED else ((), ())
         return Plan(
@@ -177,7 +169,7 @@ def plan(
         remove=remove,
         status=changed,
         subgroups=tuple(_subgroups(situation)),
-        deeds=tuple(_events_of_drivers(decided, create, refused)),
+        deeds=tuple(events_of_drivers(decided.attended, create, refused)),
         events=told if changed else (),
         trials=trials,
         look_again_s=_look_again(situation, now, _waits_for_subgroup(observed, decided, refused), trials),
@@ -207,7 +199,7 @@ def _only_said(observed: Observed, now: float) -> Plan:
     status = paused_status(observed, now)
     if status == observed.status:
         return Plan(subgroups=subgroups)
-    return Plan(status=status, subgroups=subgroups, events=tuple(_events_of_conditions(observed.status, status)))
+    return Plan(status=status, subgroups=subgroups, events=tuple(events_of_conditions(observed.status, status)))
 
 
 def _mode(observed: Observed) -> Mode:
@@ -467,56 +459,7 @@ def _what_tells_of_leftovers(observed: Observed) -> str | None:
     return next((text for text in texts if text is not None and isinstance(check(text), Checked)), None)
 
 
-# --- events, and when to look again ----------------------------------------------------------------------------------
-
-
-def _events_of_drivers(
-    decided: _Decided, create: tuple[Raw, ...], refusals: Mapping[str, tuple[int, str]]
-) -> Iterator[tuple[str, Event]]:
-    """By the pods that they are about."""
-    made = {one["metadata"]["name"] for one in create} - refusals.keys()
-    for driver, attended in decided.attended:
-        pods = {pod.name: why for pod, why in attended.take_away}
-        for name, why in pods.items():
-            yield name, Event(False, reasons.DRIVER_STOPPED, f"{name} is taken away: {why}")
-        for name in made:
-            if name.endswith(f"-{driver.name.lower()}-{attended.start}"):
-                said = f"attempt {attended.start} of {driver.name} begins"
-                why_again = f"; before it: {attended.record.why}" if attended.record.why else ""
-                yield name, Event(False, reasons.DRIVER_STARTED, said + why_again)
-
-
-def _events_of_conditions(before: Raw, after: Raw) -> Iterator[Event]:
-    """One for each that has turned, and for each new reason of one that is not well."""
-    stood = {one.get("type"): one for one in before.get("conditions") or ()}
-    amiss = {one["reason"] for one in after["conditions"] if one["type"] == reasons.DEGRADED}
-    for one in after["conditions"]:
-        if one["type"] == reasons.READY and one["reason"] in amiss:
-            continue  # Degraded says it
-        was = stood.get(one["type"]) or {}
-        same = was.get("status") == one["status"] and was.get("reason") == one["reason"]
-        if same or (one["type"] not in (reasons.READY, reasons.DEGRADED, reasons.SUSPENDED, reasons.SCALING_ACTIVE)):
-            continue
-        quiet = not was and one["reason"] in (
-            reasons.NOTHING_AMISS,
-            reasons.NOT_SUSPENDED,
-            reasons.FIXED,
-            reasons.STARTING,
-        )
-        if not quiet:
-            bad = (one["type"] == reasons.DEGRADED) == (one["status"] == "True")
-            warning = bad and one["type"] in (reasons.READY, reasons.DEGRADED) and one["reason"] not in CALM
-            yield Event(warning, one["reason"], f"{one['type']} is {one['status']}: {one['message']}")
-
-
-CALM = {
-    reasons.STARTING,
-    reasons.ROLLING,
-    reasons.RUNNING,
-    reasons.IS_SUSPENDED,
-    reasons.DELETING,
-    reasons.NOTHING_AMISS,
-}
+# --- when to look again ----------------------------------------------------------------------------------------------
 
 
 def _look_again(

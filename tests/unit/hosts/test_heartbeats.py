@@ -15,7 +15,7 @@ from biclique.hosts.shuffle.heartbeats import OBSERVED, Heartbeats, Silence, las
 from biclique.plan.make import make_plan
 from biclique.plan.table import first_table
 from biclique.query.compile import compile_manifest
-from biclique.tiers.dispatcher import Dispatcher
+from biclique.tiers.dispatcher import Dispatcher, LastRead
 from biclique.tiers.messages import TIME_NEVER, UNREAD, Heartbeat, Signal, SourceBlock
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
 
@@ -133,7 +133,9 @@ class Stream:
 
     def signal(self, *records: SourceBlock | Heartbeat) -> Signal:
         self.at_ms += 1000
-        turn = self.dispatcher.turn(list(enumerate(records)), 0, first_table(self.plan), self.at_ms, True)
+        turn = self.dispatcher.turn(
+            list(enumerate(records)), 0, first_table(self.plan), self.at_ms, LastRead(self.dispatcher.others, True)
+        )
         assert turn is not None
         self.dispatcher.committed(turn, self.at_ms)
         return next(record for _, record in turn.sends if isinstance(record, Signal))
@@ -323,5 +325,7 @@ def test_places_that_hold_no_record_are_taken_with_the_last_one() -> None:
 def test_of_a_message_of_many_rows_the_place_is_its_last_rows() -> None:
     plan = make_plan(compile_manifest(MANIFEST.replace("topic: r}", "topic: r, format: arrow}")))
     dispatcher = Dispatcher(plan, 0, (R0,), DispatcherProgress(last={R0: last_place(7, 16)}))
-    turn = dispatcher.turn([(0, Heartbeat(0, 0, last_place(7, 16), 1, 1, read_to=11))], 1, first_table(plan), 1, True)
+    turn = dispatcher.turn(
+        [(0, Heartbeat(0, 0, last_place(7, 16), 1, 1, read_to=11))], 1, first_table(plan), 1, LastRead()
+    )
     assert turn is not None and turn.progress.last == {R0: last_place(10, 16)}

@@ -18,7 +18,7 @@ from biclique.ports.log import Bounds
 from biclique.ports.refusals import UnfitTopic, Unreachable
 from biclique.query.compile import compile_manifest
 from biclique.query.model import Query
-from biclique.tiers.dispatcher import Dispatcher, dispatcher_producer
+from biclique.tiers.dispatcher import Dispatcher, LastRead, dispatcher_producer
 from biclique.tiers.effects import Commit, Outcome
 from biclique.tiers.messages import Address, Heartbeat, Topic
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
@@ -154,7 +154,9 @@ def test_a_topic_that_retention_has_emptied_behind_its_markers_is_no_loss() -> N
     dispatcher = Dispatcher(make_plan(query), 0, (R0,), DispatcherProgress(last={R0: 12}))
     with pytest.raises(UnfitTopic, match="offsets from 13 on were not read yet"):
         starts_of(query, dispatcher.progress.last, topics)
-    turn = dispatcher.turn([(0, Heartbeat(0, 0, 12, 1, 1, read_to=15))], 1, first_table(make_plan(query)), 1, True)
+    turn = dispatcher.turn(
+        [(0, Heartbeat(0, 0, 12, 1, 1, read_to=15))], 1, first_table(make_plan(query)), 1, LastRead()
+    )
     assert turn is not None
     assert starts_of(query, turn.progress.last, topics)[R0] == 15
 

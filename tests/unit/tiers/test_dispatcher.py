@@ -14,7 +14,15 @@ from biclique.plan.table import first_table
 from biclique.query.errors import QueryError
 from biclique.routing.protocol import Role
 from biclique.routing.table import RoutingTable
-from biclique.tiers.dispatcher import ANSWER_MS, HEARTBEAT_MS, WALL_MS_MAX, Dispatcher, Turn, dispatcher_producer
+from biclique.tiers.dispatcher import (
+    ANSWER_MS,
+    HEARTBEAT_MS,
+    WALL_MS_MAX,
+    Dispatcher,
+    LastRead,
+    Turn,
+    dispatcher_producer,
+)
 from biclique.tiers.messages import TIME_NEVER, UNREAD, Block, LateTuples, Record, SetAside, Signal
 from biclique.tiers.progress import DispatcherProgress, SourcePartition
 from tests.unit.tiers.building import beat, numbered, plan, signal, source_block
@@ -32,9 +40,14 @@ class Desk:
         self.dispatcher = Dispatcher(self.plan, 0, [SourcePartition(0, 0)], progress or DispatcherProgress())
         self.now = 1000
 
-    def turn(self, *records: Record, flush: bool = True, at_end: bool = True) -> Turn | None:
+    def turn(self, *records: Record, flush: bool = True) -> Turn | None:
         made = self.dispatcher.turn(
-            numbered(records), self.dispatcher.progress.offset + len(records), self.table, self.now, at_end, flush
+            numbered(records),
+            self.dispatcher.progress.offset + len(records),
+            self.table,
+            self.now,
+            LastRead(self.dispatcher.others, True),
+            flush,
         )
         if made is not None:
             self.dispatcher.committed(made, self.now)
@@ -214,7 +227,7 @@ def test_an_idle_dispatcher_signals_the_least_watermark_of_those_that_are_not() 
 def test_a_partition_that_was_never_heard_holds_the_watermark() -> None:
     made = plan(EQUALITY)
     dispatcher = Dispatcher(made, 0, [SourcePartition(0, 0), SourcePartition(0, 1)], DispatcherProgress())
-    turn = dispatcher.turn(numbered([source_block([0], times=[50])]), 1, first_table(made), 1000, True)
+    turn = dispatcher.turn(numbered([source_block([0], times=[50])]), 1, first_table(made), 1000, LastRead())
     assert turn is not None and turn.progress.watermark == TIME_NEVER
 
 
@@ -258,7 +271,7 @@ def test_whoever_reads_signals_on_from_its_progress_hears_the_last_of_each_other
     desk.dispatcher.hear([], 30)
     assert _hear_from(desk) == 11
     again = Dispatcher(desk.plan, 0, [SourcePartition(0, 0)], desk.dispatcher.progress)
-    turn = again.turn(numbered([source_block([9], predecessor=-1)]), 1, first_table(desk.plan), 1000, True)
+    turn = again.turn(numbered([source_block([9], predecessor=-1)]), 1, first_table(desk.plan), 1000, LastRead())
     assert turn is not None and turn.progress.hear_from == 11, "nor is it forgotten before the other is heard again"
 
 

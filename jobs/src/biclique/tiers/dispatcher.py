@@ -76,6 +76,15 @@ def dispatcher_producer(number: int) -> Producer:
 
 
 @dataclass(frozen=True, slots=True)
+class LastRead:
+    """Of shuffled. `others`: what the other dispatchers had said before it. `to_end`: there was no more than this turn
+    has of it, or one before."""
+
+    others: int = TIME_NEVER
+    to_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     sends: tuple[tuple[Address, Record], ...]
     progress: DispatcherProgress
@@ -117,6 +126,7 @@ class Dispatcher:
         self._hear_from = progress.hear_from
         self._caught_up: dict[SourcePartition, tuple[int, int]] = {}  # -> (driver attempt, since)
         self._idle: set[SourcePartition] = set()
+        self._followed = TIME_NEVER  # what the others have said while all of ours were idle
         self._owes_answer = False
         self._signalled_ms: int | None = None
 
@@ -131,18 +141,24 @@ class Dispatcher:
         if len(self._heard) == self._plan.dispatchers - 1:
             self._hear_from = min(self._heard_at.values(), default=heard_to)
 
+    @property
+    def others(self) -> int:
+        """The least watermark of the other dispatchers that are not idle, once all of them have been heard."""
+        if len(self._heard) < self._plan.dispatchers - 1:
+            return TIME_NEVER
+        return min((signal.watermark for signal in self._heard.values() if not signal.idle), default=TIME_NEVER)
+
     def turn(
         self,
         records: Sequence[tuple[int, Record]],
         next_offset: int,
         table: RoutingTable,
         wall_ms: int,
-        at_end: bool,
+        read: LastRead,
         flush: bool = False,
     ) -> Turn | None:
         """The next transaction, or None if there is nothing to say yet. The caller commits it, then calls
-        `committed`. `records`: of shuffled, with their offsets. `at_end`: there were no more of them when what was
-        heard last had been said."""
+        `committed`. `records`: of shuffled, with their offsets. `read`: with which the last of them came."""
         progress = self.progress
         assert table.version >= progress.version, "an older routing table must be refused"
         if not (records or flush or table.version > progress.version or self._signal_is_due(wall_ms)):
@@ -167,7 +183,7 @@ class Dispatcher:
             else:
                 assert isinstance(record, SourceBlock)
                 self._take_block(offset, record, draft)
-        watermark = max(progress.watermark, self._watermark(draft, at_end))
+        watermark = max(progress.watermark, self._watermark(draft, read))
         signal = Signal(
             self._producer,
             draft.stamping.epoch,
@@ -311,18 +327,20 @@ class Dispatcher:
         elif beat.caught_up_ms - seen[1] >= idle_after_ms:
             self._idle.add(key)
 
-    def _watermark(self, draft: _Draft, at_end: bool) -> int:
+    def _watermark(self, draft: _Draft, read: LastRead) -> int:
         """The least over the source partitions that are not idle; over the other dispatchers if all of ours are. That
         they are is as old as the heartbeats that prove it, and what the others say is of now: where more is to be read
-        here, as after a restart, it may be of before, and must not be late for our being so."""
+        here, as after a restart, it may be of before, and must not be late for our being so. What they said is kept
+        until then: by that time they may all be idle, too."""
         sources = self._plan.query.sources
         active = [
             draft.greatest[key] - sources[key.source].event_time.lateness_us if key in draft.greatest else TIME_NEVER
             for key in self._partitions
             if key not in self._idle
         ]
-        if not active and at_end and len(self._heard) == self._plan.dispatchers - 1:
-            active = [signal.watermark for signal in self._heard.values() if not signal.idle]
+        if not active:
+            self._followed = max(self._followed, read.others)
+            active = [self._followed] if read.to_end else []
         return min(active, default=TIME_NEVER)
 
     def _routed(self, draft: _Draft, table: RoutingTable) -> list[tuple[Address, Record]]:

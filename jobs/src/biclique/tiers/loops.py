@@ -8,7 +8,7 @@ progress go into one transaction. A manifest is published after the commit it de
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from biclique.core.codec import DamagedBlob, checksum
@@ -17,7 +17,7 @@ from biclique.plan.model import Plan
 from biclique.routing.protocol import Role
 from biclique.routing.table import Move, RoutingTable, UnitId
 from biclique.tiers.cutting import RECORD_BYTES_MAX
-from biclique.tiers.dispatcher import Dispatcher, dispatcher_producer
+from biclique.tiers.dispatcher import Dispatcher, LastRead, dispatcher_producer
 from biclique.tiers.effects import (
     Commit,
     Consult,
@@ -127,6 +127,7 @@ def dispatcher_loop(
     source, signals = Address(Topic.SHUFFLED, number), Address(Topic.SIGNALS, 0)
     heard_to, intake = dispatcher.progress.hear_from, Intake(dispatcher.progress.offset)
     turn_records = limits.turn_records * (limits.small_blocks if plan.may_leave_payload else 1)
+    read = LastRead()
     while True:
         orders: Orders = yield Consult()
         if orders.stop:
@@ -142,16 +143,16 @@ def dispatcher_loop(
             continue
         if table.version > dispatcher.progress.version + 1:
             return End.FENCED  # the version between was announced in this dispatcher's name: a successor runs
-        at_end = False
         if intake.empty and not pace.waits:
             fetched: Fetched = yield from read_on(source, intake.read_to, turn_records)
             intake.take(fetched)
-            at_end = fetched.next_offset >= fetched.end
+            read = LastRead(dispatcher.others, fetched.next_offset >= fetched.end)
         now: int = yield ReadClock()
         records, next_offset = intake.first(pace.share(limits.turn_bytes) // len(table.units()))
         if pace.waits:
             records, next_offset = [], dispatcher.progress.offset
-        turn = dispatcher.turn(records, next_offset, table, now, at_end and next_offset == intake.read_to)
+        all_of_it = read.to_end and next_offset == intake.read_to
+        turn = dispatcher.turn(records, next_offset, table, now, replace(read, to_end=all_of_it))
         if turn is None:
             yield Rest(REST_MS)
             continue
