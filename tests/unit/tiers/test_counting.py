@@ -17,7 +17,7 @@ from biclique.plan.table import first_table
 from biclique.ports.wire import Message, Wire
 from biclique.query.model import Window
 from biclique.routing.protocol import Role
-from biclique.tiers.dispatcher import Dispatcher, dispatcher_producer
+from biclique.tiers.dispatcher import Dispatcher, LastRead, dispatcher_producer
 from biclique.tiers.inbox import Inbox
 from biclique.tiers.messages import Block, Record, Signal
 from biclique.tiers.progress import DispatcherProgress, JoinerProgress, SourcePartition
@@ -43,7 +43,7 @@ class Desk:
 
     def sent(self, *records: Record) -> list[Record]:
         offset = self.dispatcher.progress.offset + len(records)
-        turn = self.dispatcher.turn(numbered(records), offset, first_table(self.plan), self.now, flush=True)
+        turn = self.dispatcher.turn(numbered(records), offset, first_table(self.plan), self.now, LastRead(), flush=True)
         assert turn is not None
         self.dispatcher.committed(turn, self.now)
         self.now += 10

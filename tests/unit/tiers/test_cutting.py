@@ -16,7 +16,7 @@ from biclique.ports.kafka_log import MESSAGE_BYTES_MAX
 from biclique.ports.wire import Wire
 from biclique.routing.protocol import Role
 from biclique.tiers.cutting import RAW_BYTES_MAX, RECORD_BYTES_MAX, TUPLE_BYTES_MAX, cut_block, cut_partials, kept_raw
-from biclique.tiers.dispatcher import Dispatcher, dispatcher_producer
+from biclique.tiers.dispatcher import Dispatcher, LastRead, dispatcher_producer
 from biclique.tiers.effects import Fetched
 from biclique.tiers.intake import Intake
 from biclique.tiers.messages import Block, Mark, Partials, SourceBlock
@@ -71,7 +71,7 @@ def sent(count: int, name_bytes: int) -> tuple[list[Block], Wire]:
     columns = (Vector(np.arange(count, dtype=np.int32)), Vector(np.arange(count)), texts(*[name_bytes] * count))
     given = replace(given, columns=columns, marks=np.full(count, Mark.GOOD.value, np.int8))
     dispatcher = Dispatcher(made, 0, [SourcePartition(0, 0)], DispatcherProgress())
-    turn = dispatcher.turn([(0, given)], 1, first_table(made), 1000)
+    turn = dispatcher.turn([(0, given)], 1, first_table(made), 1000, LastRead())
     assert turn is not None
     return [record for _, record in turn.sends if isinstance(record, Block)], Wire(made)
 

@@ -18,7 +18,7 @@ from biclique.plan.table import first_table
 from biclique.ports.wire import Wire
 from biclique.query.compile import compile_manifest
 from biclique.query.model import Window
-from biclique.tiers.dispatcher import Dispatcher
+from biclique.tiers.dispatcher import Dispatcher, LastRead
 from biclique.tiers.effects import Fetched, Read, ReadProgress
 from biclique.tiers.inbox import joiner_producer
 from biclique.tiers.messages import TIME_NEVER, Block, Demand, Mark, Record, SourceBlock
@@ -51,7 +51,7 @@ def block(first: int, texts: list[str], source: int = 0, filtered: tuple[int, ..
 
 def sent(made: Plan, *records: tuple[int, Record]) -> list[Block]:
     dispatcher = Dispatcher(made, 0, [SourcePartition(0, 0), SourcePartition(1, 0)], DispatcherProgress())
-    turn = dispatcher.turn(records, 99, first_table(made), 1000)
+    turn = dispatcher.turn(records, 99, first_table(made), 1000, LastRead())
     assert turn is not None
     return [record for _, record in turn.sends if isinstance(record, Block)]
 
