@@ -15,6 +15,8 @@ from biclique.hosts.embedded import Ending
 from biclique.hosts.parsing.splitting import BlockMax
 from tests.unit.hosts.local_runs import Given
 
+pytestmark = pytest.mark.slow  # as many rows, or queries, take longer than make check has
+
 SCHEMA = "id INT, k INT, x INT, at TIMESTAMP"
 SECOND_US = 1_000_000
 ITEMS = "v.id AS vid, w.id AS wid, y.id AS yid, z.id AS zid, u.id AS uid"

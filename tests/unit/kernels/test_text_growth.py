@@ -19,6 +19,8 @@ from tests.model.domains import ALL_TYPES, column, plain, vector
 from tests.model.evaluate import FAILED, evaluate
 from tests.model.trees import Trees
 
+pytestmark = pytest.mark.slow  # as many rows, or queries, take longer than make check has
+
 COLUMNS = tuple(Column(relation, field, type_) for relation in range(2) for field, type_ in enumerate(ALL_TYPES))
 POSITIONS = {column: place for place, column in enumerate(COLUMNS)}
 TEXT, NUMBER = Column(0, 0, STRING), Column(0, 1, BIGINT)
