@@ -110,6 +110,7 @@ def test_apply_ready_results_delete(kube: Kube, query: KafkaQuery, executors: in
     wanted = matches(keys["r"], keys["s"])
     found: Counter[tuple[int, int]] = query.results(wanted.total(), FIRST_RESULT_S)
     assert found == wanted, kube.story()
+    kube.said("wait", "joinsubgroups", "--all", "--for=condition=Ready", "--timeout=30s")
     pods = kube.objects("pods", "--selector=biclique.dev/role=executor")
     assert len(pods) == executors * EXECUTORS_OF_ALL_TIERS
     drivers = memory_of(kube, "biclique.dev/role=driver")
