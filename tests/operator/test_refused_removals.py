@@ -19,6 +19,16 @@ def keep(stage: Stage, trouble: Exception) -> None:
     stage.cluster.before_write = kept
 
 
+def with_a_past() -> Stage:
+    """Its third shuffler runs, and when that ends the log of the second one is kept no longer."""
+    stage = Stage().is_running()
+    for attempt in (1, 2):
+        stage.kubelet.ends(stage.pods()[f"shuffler-{attempt}"], 4, "it fails")
+        stage.settle()
+        stage.passes(10)
+    return stage
+
+
 @pytest.mark.parametrize("trouble", [Refused(403, "admission denied"), Unreachable("failed calling webhook")])
 def test_a_query_goes_though_its_pods_may_not_be_removed(trouble: Exception) -> None:
     stage = Stage().is_running()
@@ -33,11 +43,7 @@ def test_a_query_goes_though_its_pods_may_not_be_removed(trouble: Exception) -> 
 
 
 def test_a_pod_that_may_not_be_removed_is_named_once_and_keeps_no_other_from_coming_back() -> None:
-    stage = Stage().is_running()
-    for attempt in (1, 2):
-        stage.kubelet.ends(stage.pods()[f"shuffler-{attempt}"], 4, "it fails")
-        stage.settle()
-        stage.passes(10)
+    stage = with_a_past()
     keep(stage, Refused(403, "admission denied"))
     stage.kubelet.ends(stage.pods()["shuffler-3"], 4, "it fails")
     for _ in range(4):
@@ -59,11 +65,7 @@ def test_a_pod_that_may_not_be_removed_is_named_once_and_keeps_no_other_from_com
 
 
 def test_a_removal_that_is_not_answered_keeps_nothing_from_being_said() -> None:
-    stage = Stage().is_running()
-    for attempt in (1, 2):
-        stage.kubelet.ends(stage.pods()[f"shuffler-{attempt}"], 4, "it fails")
-        stage.settle()
-        stage.passes(10)
+    stage = with_a_past()
     keep(stage, Unreachable("failed calling webhook"))
     stage.kubelet.ends(stage.pods()["shuffler-3"], 4, "it fails once more")
     for _ in range(4):
@@ -75,11 +77,7 @@ def test_a_removal_that_is_not_answered_keeps_nothing_from_being_said() -> None:
 
 
 def test_it_is_asked_for_more_and_more_rarely() -> None:
-    stage = Stage().is_running()
-    for attempt in (1, 2):
-        stage.kubelet.ends(stage.pods()[f"shuffler-{attempt}"], 4, "it fails")
-        stage.settle()
-        stage.passes(10)
+    stage = with_a_past()
     keep(stage, Refused(403, "admission denied"))
     stage.kubelet.ends(stage.pods()["shuffler-3"], 4, "it fails")
     waits = []
