@@ -77,11 +77,14 @@ def start(command: Sequence[str], folder: Path, answers: Callable[[], bool]) -> 
             start_new_session=True,
         )
     deadline = time.monotonic() + START_LIMIT_S
-    while not answers():
-        if process.poll() is not None or time.monotonic() > deadline:
-            stop(process)
-            raise DidNotStart(f"{command[0]} did not start:\n{tail(log)}")
-        time.sleep(0.05)
+    try:
+        while not answers():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise DidNotStart(f"{command[0]} did not start:\n{tail(log)}")
+            time.sleep(0.05)
+    except BaseException:
+        stop(process)
+        raise
     return process
 
 

@@ -3,12 +3,12 @@ which their worker starts, and starts again when they die."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class SparkCluster:
         try:
             with urllib.request.urlopen(self._page, timeout=1) as answer:
                 return int(json.load(answer)["aliveworkers"])
-        except (urllib.error.URLError, OSError):
+        except (OSError, http.client.HTTPException, ValueError):  # or a page of its own: it is about to be there
             return -1
 
     @property

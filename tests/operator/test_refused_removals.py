@@ -66,6 +66,8 @@ def test_a_pod_that_may_not_be_removed_is_named_once_and_keeps_no_other_from_com
 
 def test_a_removal_that_is_not_answered_keeps_nothing_from_being_said() -> None:
     stage = with_a_past()
+    stage.run_pods()
+    stage.settle()
     keep(stage, Unreachable("failed calling webhook"))
     stage.kubelet.ends(stage.pods()["shuffler-3"], 4, "it fails once more")
     for _ in range(4):
@@ -73,6 +75,7 @@ def test_a_removal_that_is_not_answered_keeps_nothing_from_being_said() -> None:
             stage.operator.look(stage.key)
         stage.clock.passes(20)
     assert stage.driver("shuffler")["why"] == "it fails once more"
+    assert any("it fails once more" in message for reason, message in stage.events() if reason == "DriverFailed")
     assert "shuffler-4" in stage.pods()
 
 
@@ -88,3 +91,14 @@ def test_it_is_asked_for_more_and_more_rarely() -> None:
         stage.run_pods()
         stage.clock.passes(again_s)
     assert waits[-1] > 30.0, waits
+
+
+def test_a_query_that_cannot_rest_for_it_says_so() -> None:
+    stage = Stage().is_running()
+    keep(stage, Refused(403, "admission denied"))
+    stage.change(suspend=True)
+    for _ in range(4):
+        stage.operator.look(stage.key)
+        stage.clock.passes(30)
+    assert stage.condition("Suspended")[:2] == ("False", "Stopping")
+    assert stage.condition("Degraded")[:2] == ("True", "RemovalRefused")

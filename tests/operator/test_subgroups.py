@@ -72,6 +72,33 @@ def test_one_whose_unit_stands_still_is_not_ready_and_says_why() -> None:
     assert stage.condition("Ready")[0] == "True", "every driver answers; what is amiss is said by Degraded"
 
 
+def test_what_it_ended_of_before_is_not_why_its_unit_stands_still() -> None:
+    stage = Stage().is_running()
+    stage.kubelet.ends(stage.pods()["joiner-0l0-1"], 4, "its Java has ended")
+    stage.settle()
+    stage.passes(10)
+    stage.run_pods()
+    figures = {"rate_rows_s": 5.0, "state_bytes": 48_000_000, "state_rows": 1_000, "checkpoint_age_s": 1.0}
+    answer = {"units": {"0L0.0": {"state": "stands still", "why": "no memory is left"}}, "figures": figures}
+    stage.operator.told = {f"{stage.id}-joiner-0l0-2": says_of(answer)}
+    stage.passes(60)
+    assert stage.of_subgroup(LEFT, "Ready")[:2] == ("False", "UnitStandsStill")
+    assert stage.subgroup(LEFT)["status"]["state"] == "48 MB", "which is what one looks for then"
+
+
+def test_what_another_tier_is_refused_is_not_a_subgroup_s() -> None:
+    def refused(verb: str, kind: str, name: str) -> None:
+        if (verb, kind) == ("apply", "ConfigMap") and name.endswith("-spark-dispatcher"):
+            raise Refused(403, "no")
+
+    stage = Stage().is_running(tiers={"executors": 1, "cpu": "100m"})
+    stage.cluster.before_write = refused
+    stage.change(tiers={"executors": 1, "cpu": "200m"})
+    stage.settle()
+    assert "spark-dispatcher" in stage.condition("Degraded")[2]
+    assert stage.of_subgroup(LEFT, "Degraded")[:2] == ("False", "NothingAmiss")
+
+
 def test_a_roll_is_a_subgroup_s_only_while_its_turn_is_due() -> None:
     stage = Stage().is_running()
     stage.change(tiers={"dispatcher": {"memory": "2Gi"}, "executors": 0, "cpu": "100m"})

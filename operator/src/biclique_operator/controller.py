@@ -211,10 +211,10 @@ class Controller:
         if planned.finalizers is not None:
             # Whatever may not be removed here: what a query owned, Kubernetes takes away behind it.
             self._cluster.write_finalizers(fresh, planned.finalizers)
-        elif silent:
-            raise next(iter(silent.values()))  # once all else is done and said
         for event in planned.events:
             self._announce(fresh, event)
+        if silent and planned.finalizers is None:
+            raise next(iter(silent.values()))  # once all else is done and said
         made = {called(one["kind"], one["metadata"]["name"]) for one in apply}
         made |= {pod["metadata"]["name"] for pod in planned.create}
         told = planned.status is not None or planned.subgroups or planned.finalizers is not None
@@ -374,9 +374,12 @@ class Controller:
     def _warnings_in(self, namespace: str) -> Mapping[str, tuple[str, str]]:
         """By pod, unless it has come further since: a warning that has passed is none. Asked for once for all queries
         of a namespace whose pods wait for the same thing."""
-        self._warnings = {of: one for of, one in self._warnings.items() if self._now() - one[0] < WARNINGS_KEPT_S}
+        now = self._now()
+        for other, (asked, _) in list(self._warnings.items()):  # workers share them
+            if now - asked > WARNINGS_KEPT_S:
+                self._warnings.pop(other, None)
         at, known = self._warnings.get(namespace, (0.0, {}))
-        if self._now() - at < WARNINGS_S:
+        if now - at < WARNINGS_S:
             return known
         try:
             found = self._cluster.list("Event", namespace, fields="involvedObject.kind=Pod")

@@ -20,7 +20,7 @@ from biclique_operator.differences import differs, sealed
 from biclique_operator.observed import Observed, Raw, seconds_of
 from biclique_operator.policies import reasons
 from biclique_operator.policies.attempts import Attended, Phase, attend, rest, rolled
-from biclique_operator.policies.events import Event, events_of_conditions, events_of_drivers
+from biclique_operator.policies.events import Event, events_of_conditions, events_of_drivers, taken_away
 from biclique_operator.policies.image import image_of
 from biclique_operator.policies.lacking import called, lacking
 from biclique_operator.policies.lifecycle import Course, course_of
@@ -112,8 +112,8 @@ def plan(
     now: float,
     refusals: Mapping[str, tuple[int, str]] | None = None,
 ) -> Plan:
-    """`refusals`: of pods that the API did not take the last time, or would not take, and of what they need
-    (policies/lacking.py), as (code, message)."""
+    """`refusals`: of pods that the API did not take the last time, or would not take, of what they need, and of what it
+    did not let go of (policies/lacking.py), as (code, message)."""
     if observed.deleting_since is not None:
         return _deletion(observed, now)
     if observed.paused:
@@ -146,9 +146,11 @@ def plan(
     told = tuple(events_of_conditions(observed.status, status))
     if course.runs is None:
         apply, remove = _rests_anyway(observed, now) if mode is Mode.SUSPENDED else ((), ())
+        away = {removal.name: removal.why for removal in remove}
         return Plan(
             apply=apply,
             remove=remove,
+            deeds=tuple((name, taken_away(name, why)) for name, why in away.items()),
             status=changed,
             subgroups=tuple(_of_subgroups(observed, lambda subgroup: unknown_status_of(situation, subgroup))),
             events=told if changed else (),

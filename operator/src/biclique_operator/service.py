@@ -25,7 +25,7 @@ from biclique_operator.health import Health
 from biclique_operator.lease import Lease
 from biclique_operator.leftovers import Leftovers
 from biclique_operator.observed import seconds_of
-from biclique_operator.policies.reasons import DELETING, IS_SUSPENDED, RUNNING
+from biclique_operator.policies.reasons import DELETING, IS_SUSPENDED, READY, RUNNING, SUSPENDED
 from biclique_operator.polling import FIRST_S, Polling
 from biclique_operator.queue import WorkQueue
 from biclique_operator.settings import Settings
@@ -270,12 +270,14 @@ class Service:
         return [(max(0.0, time.time() - min(since)) if since else 0.0, {})]
 
     def _ready(self) -> Iterator[tuple[str, float]]:
-        """Of every query: the reason of that condition, and since when it has been so, or not so."""
+        """Of every query: the reason of that condition, and since when it has been so, or not so, and was not suspended
+        or resumed."""
         for key in self.caches.queries():
             query = self.caches.query(key)
             if query is None:
                 continue  # gone since
             said = (query.get("status") or {}).get("conditions") or ()
-            ready: dict[str, str] = next((one for one in said if one.get("type") == "Ready"), {})
-            at = ready.get("lastTransitionTime") or query["metadata"].get("creationTimestamp")
-            yield ready.get("reason") or "New", seconds_of(at) or time.time()
+            reason = next((str(one.get("reason")) for one in said if one.get("type") == READY), "New")
+            turned = [one.get("lastTransitionTime") for one in said if one.get("type") in (READY, SUSPENDED)]
+            times = [seconds_of(at) or 0.0 for at in (*turned, query["metadata"].get("creationTimestamp"))]
+            yield reason, max(times)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from biclique_operator.observed import Raw, seconds_of, timestamp_of
 from biclique_operator.policies import reasons
 from biclique_operator.policies.attempts import Attended, Phase
-from biclique_operator.policies.lacking import is_beside
+from biclique_operator.policies.lacking import is_beside, is_removal
 from biclique_operator.policies.restarts import Verdict
 from biclique_operator.policies.situation import Mode, Situation
 from biclique_operator.policies.troubles import REFUSED, refusal_of, trouble_of
@@ -163,10 +163,9 @@ def _amiss(situation: Situation) -> Iterator[tuple[str, str]]:
 
 def _amiss_beside(situation: Situation) -> Iterator[tuple[str, str]]:
     """What nothing waits for: it is named where nothing else is amiss, and is no reason for not being ready."""
-    if situation.mode is Mode.RUNS:
-        for what, (code, message) in situation.refusals.items():
-            if is_beside(what):
-                yield refusal_of(what, code, message)
+    for what, (code, message) in situation.refusals.items():
+        if is_beside(what) and (situation.mode is Mode.RUNS or is_removal(what)):
+            yield refusal_of(what, code, message)
 
 
 VERDICTS = (

@@ -29,6 +29,10 @@ class Event:
     message: str
 
 
+def taken_away(pod: str, why: str) -> Event:
+    return Event(False, reasons.DRIVER_STOPPED, f"{pod} is taken away: {why}")
+
+
 def events_of_drivers(
     every: Iterable[tuple[Driver, Attended]], create: tuple[Raw, ...], refusals: Mapping[str, tuple[int, str]]
 ) -> Iterator[tuple[str, Event]]:
@@ -37,7 +41,7 @@ def events_of_drivers(
     for driver, attended in every:
         pods = {pod.name: why for pod, why in attended.take_away}
         for name, why in pods.items():
-            yield name, Event(False, reasons.DRIVER_STOPPED, f"{name} is taken away: {why}")
+            yield name, taken_away(name, why)
         for name in made:
             if name.endswith(f"-{driver.name.lower()}-{attended.start}"):
                 said = f"attempt {attended.start} of {driver.name} begins"

@@ -23,6 +23,10 @@ def removing(name: str) -> str:
     return f"{REMOVAL} {name}"
 
 
+def is_removal(what: str) -> bool:
+    return what.startswith(f"{REMOVAL} ")
+
+
 def is_beside(what: str) -> bool:
     """Whether that which was refused holds up nothing."""
     return what.partition(" ")[0] in BESIDE

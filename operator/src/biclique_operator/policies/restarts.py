@@ -19,7 +19,7 @@ RARE_S = 300.0
 MEND_S = 30.0  # doubles up to RARE_S: most of what a person mends, he mends soon
 BRIEF_S = 30.0  # an end as asked, sooner than this, is no different from a failure
 JITTER = 0.2
-PAUSE_MAX_S = RARE_S * (1 + JITTER)
+PAUSE_MAX_S = RARE_S * (1 + JITTER) + 2.0  # as it is written, in whole seconds
 assert MEND_S * 2**BUDGET >= RARE_S, "pauses grow up to the rare ones, however often it has failed"
 
 STOPPED, WRONG_MANIFEST, MEND_FIRST = 0, 2, 5  # exit codes of a tier

@@ -19,9 +19,9 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Situation:
-    """`attended`: of each driver that the query has, in dataflow order. `refusals`: what the API did not take, pods
-    by their names, as (code, message). `scaled`: subgroups whose `replicas` somebody has changed, each with both
-    numbers. `unanswered`: executors are missing, and the API has not said yet whether it would take them.
+    """`attended`: of each driver that the query has, in dataflow order. `refusals`: what the API did not take,
+    or let go of, pods by their names, as (code, message). `scaled`: subgroups whose `replicas` somebody has changed,
+    with both numbers. `unanswered`: executors are missing, and the API has not said yet whether it would take them.
     `of_a_subgroup`: it holds what concerns one subgroup alone, whose status it is for."""
 
     observed: Observed

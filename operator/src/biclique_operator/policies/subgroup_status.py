@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from biclique_operator.desired.driver_pod import pod_stem
 from biclique_operator.desired.drivers import Driver
+from biclique_operator.desired.names import QueryName
 from biclique_operator.observed import Observed, Raw
 from biclique_operator.policies.attempts import Attended, Phase
 from biclique_operator.policies.conditions import being_deleted, conditions_of, paused
 from biclique_operator.policies.figures import KEYS as FIGURES
 from biclique_operator.policies.figures import figures_of, shown
+from biclique_operator.policies.lacking import called
 from biclique_operator.policies.situation import Situation
 from biclique_operator.policies.status import running
 
@@ -19,9 +21,7 @@ def subgroup_status_of(situation: Situation, driver: Driver, attended: Attended,
     """`replicas`: how many there are, which is what `kubectl scale` compares with what is asked for."""
     before = subgroup.get("status") or {}
     run = running(driver, attended, situation)
-    if attended.phase is Phase.READY and run < driver.units:
-        attended = replace(attended, phase=Phase.NOT_READY)  # its driver answers, and not all of its units run
-    alone = _narrowed(situation, driver, attended, subgroup)
+    alone = _narrowed(situation, driver, _as_ready_as_its_units(driver, attended, run), subgroup)
     query = situation.observed.query
     labels = {**query.selector("driver"), "biclique.dev/subgroup": driver.subgroup or ""}
     status: Raw = {
@@ -48,6 +48,13 @@ def subgroup_status_of(situation: Situation, driver: Driver, attended: Attended,
     return {**status, **shown(figures_of(told, told, run, driver.units), before, written_anyway, situation.now)}
 
 
+def _as_ready_as_its_units(driver: Driver, attended: Attended, run: int) -> Attended:
+    """Its driver may answer, and not all of its units run. What has ended before is not why."""
+    if attended.phase is not Phase.READY or run >= driver.units:
+        return attended
+    return replace(attended, phase=Phase.NOT_READY, record=replace(attended.record, verdict=None, why=""))
+
+
 def deletion_status_of(subgroup: Raw, now: float) -> Raw:
     before = subgroup.get("status") or {}
     return {**before, "conditions": being_deleted(before.get("conditions") or [], _generation(subgroup), now)}
@@ -66,8 +73,9 @@ def unknown_status_of(situation: Situation, subgroup: Raw) -> Raw:
 
 
 def _narrowed(situation: Situation, driver: Driver, attended: Attended, subgroup: Raw) -> Situation:
-    others = [pod_stem(situation.observed.query, each) for each, _ in situation.attended if each.name != driver.name]
-    name = subgroup["metadata"]["name"]
+    query, name = situation.observed.query, subgroup["metadata"]["name"]
+    others = [stem for each, _ in situation.attended if each.name != driver.name for stem in _only_of(query, each)]
+    others = [other for other in others if other not in _only_of(query, driver)]
     course = situation.course
     if attended.phase is Phase.READY:
         course = replace(course, refused=None)  # of its query: nothing of this one is amiss
@@ -81,6 +89,12 @@ def _narrowed(situation: Situation, driver: Driver, attended: Attended, subgroup
         scaled=tuple(one for one in situation.scaled if one[0] == name),
         of_a_subgroup=True,
     )
+
+
+def _only_of(query: QueryName, driver: Driver) -> tuple[str, ...]:
+    """What refusals name that concern this driver, and perhaps others of its tier."""
+    own = () if driver.subgroup is None else (called("JoinSubgroup", query.subgroup(driver.subgroup)),)
+    return pod_stem(query, driver), called("ConfigMap", query.spark(driver.tier)), *own
 
 
 def _as_its_own(situation: Situation, subgroup: Raw) -> Observed:

@@ -6,7 +6,7 @@ import re
 
 from biclique_operator.desired.names import AUTHENTICATION
 from biclique_operator.policies import reasons
-from biclique_operator.policies.lacking import REMOVAL
+from biclique_operator.policies.lacking import REMOVAL, is_removal
 
 IMAGE = {
     "ErrImagePull",
@@ -56,7 +56,7 @@ def trouble_of(pod: str, reason: str, message: str) -> tuple[str, str]:
 def refusal_of(pod: str, code: int, message: str) -> tuple[str, str]:
     """Of a pod that the API did not take."""
     said = " ".join(message.split())[:SAID_MAX]
-    if pod.startswith(f"{REMOVAL} "):
+    if is_removal(pod):
         name = pod.removeprefix(f"{REMOVAL} ")
         return reasons.REMOVAL_REFUSED, f"{name} is not wanted any more, and may not be removed ({code}): {said}"
     if code == NO_ANSWER:
