@@ -26,6 +26,16 @@ Raw = dict[str, Any]
 LEFTOVERS = "biclique-system", "biclique-leftovers"
 INSTALLATION = Installation(Images("biclique-spark:test", "IfNotPresent"))
 
+# What is said of whatever runs, status and reason of each condition; no driver has been asked how it is.
+ALL_IS_WELL = {
+    "Ready": ("True", "Running"),
+    "Progressing": ("False", "Stable"),
+    "Degraded": ("False", "NothingAmiss"),
+    "StateSafe": ("Unknown", "NotKnown"),
+    "ScalingActive": ("False", "FixedNumber"),
+    "Suspended": ("False", "NotSuspended"),
+}
+
 
 class Clock:
     """Seconds since 1970, moved by hand. `runs`: a clock that goes by itself as well, as a real API's does."""

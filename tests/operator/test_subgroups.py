@@ -6,7 +6,7 @@ from biclique_operator.cluster import Conflict, Refused
 from biclique_operator.observed import says_of
 from biclique_operator.policies import reasons
 from tests.operator.manifests import joinquery
-from tests.operator.stage import Stage, created
+from tests.operator.stage import ALL_IS_WELL, Stage, created
 
 LEFT, RIGHT = "0L0", "0R0"
 
@@ -15,14 +15,7 @@ def test_one_that_runs_says_all_six_of_its_own_generation() -> None:
     stage = Stage().is_running()
     subgroup = stage.subgroup(LEFT)
     said = {one["type"]: (one["status"], one["reason"]) for one in subgroup["status"]["conditions"]}
-    assert said == {
-        "Ready": ("True", "Running"),
-        "Progressing": ("False", "Stable"),
-        "Degraded": ("False", "NothingAmiss"),
-        "StateSafe": ("Unknown", "NotKnown"),
-        "ScalingActive": ("False", "FixedNumber"),
-        "Suspended": ("False", "NotSuspended"),
-    }
+    assert said == ALL_IS_WELL
     assert tuple(said) == reasons.CONDITIONS
     assert stage.of_subgroup(LEFT, "Ready")[2] == "its units run"
     generations = {one["observedGeneration"] for one in subgroup["status"]["conditions"]}

@@ -216,7 +216,7 @@ class TopicFeed:
             return set()  # no beat is sent on a guess
         for key, end in ends.items():
             if key in undecided:  # see Heartbeats.beats
-                self._put(replace(self._beat(key.partition, now_ms, 0), position=UNREAD, read_to=0), 0)
+                self._put(Heartbeat(*key, UNREAD, now_ms, self._proof), 0)
             elif end <= messages.position[key.partition]:
                 self._put(self._beat(key.partition, now_ms, messages.position[key.partition]), 0)
         if int(time.monotonic() * 1000) - now_ms >= silence_of(self._idle_after_ms):
@@ -228,8 +228,11 @@ class TopicFeed:
         return set(added)
 
     def _beat(self, number: int, at_ms: int, read_to: int) -> Heartbeat:
-        proof = proof_of(self._attempt, self._silences)
-        return Heartbeat(self.number, number, self._last.get(number, -1), at_ms, proof, read_to)
+        return Heartbeat(self.number, number, self._last.get(number, -1), at_ms, self._proof, read_to)
+
+    @property
+    def _proof(self) -> int:
+        return proof_of(self._attempt, self._silences)
 
     def _put(self, item: SourceBlock | Heartbeat, size: int) -> None:
         with self._changed:

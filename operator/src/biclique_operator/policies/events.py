@@ -39,9 +39,8 @@ def events_of_drivers(
     """By the pods that they are about."""
     made = {one["metadata"]["name"] for one in create} - refusals.keys()
     for driver, attended in every:
-        pods = {pod.name: why for pod, why in attended.take_away}
-        for name, why in pods.items():
-            yield name, taken_away(name, why)
+        for pod, why in attended.take_away:
+            yield pod.name, taken_away(pod.name, why)
         for name in made:
             if name.endswith(f"-{driver.name.lower()}-{attended.start}"):
                 said = f"attempt {attended.start} of {driver.name} begins"
