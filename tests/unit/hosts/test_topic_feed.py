@@ -17,14 +17,15 @@ import pytest
 
 from biclique.hosts import topic_feed
 from biclique.hosts.embedded import Ending, Engine, Options
-from biclique.hosts.topic_feed import spans_of
+from biclique.hosts.topic_feed import TopicFeed, spans_of
 from biclique.plan.make import make_plan
 from biclique.ports.kafka_input import Input
 from biclique.ports.log import Bounds
-from biclique.ports.run_state import Span
+from biclique.ports.run_state import SourceState, Span
 from biclique.query.compile import compile_manifest
 from biclique.query.errors import QueryError
 from biclique.query.model import Query
+from biclique.tiers.messages import UNREAD, Heartbeat
 from biclique.tiers.progress import SourcePartition
 
 MANIFEST = """
@@ -54,6 +55,7 @@ class Broker:
 
     values: dict[SourcePartition, list[bytes]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    open: frozenset[SourcePartition] = frozenset()  # those with a transaction that is not decided
 
     def add(self, key: SourcePartition, *values: bytes) -> None:
         with self.lock:
@@ -71,7 +73,7 @@ class Broker:
             return {key: 2 * len(self.values[key]) for key in keys}
 
     def undecided(self, ends: Mapping[SourcePartition, int]) -> frozenset[SourcePartition]:
-        return frozenset()
+        return self.open & ends.keys()
 
     def from_time(self, keys: Iterable[SourcePartition], time_ms: int) -> dict[SourcePartition, int]:
         return self.ends(keys)
@@ -237,3 +239,27 @@ def test_what_a_run_is_about_is_kept(bench: Bench) -> None:
     endless = spans_of(bench.query, 0, bench.broker, known, follow=True)
     assert endless == tuple(Span(number, 0, None) for number in range(3))
     assert spans_of(bench.query, 0, bench.broker, endless, follow=False)[0] == Span(0, 0, 130)
+
+
+def test_a_partition_with_an_open_transaction_is_not_said_to_be_read_to_its_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("biclique.hosts.topic_feed.LOOK_S", 0.01)
+    bench.broker.open, source = frozenset({SourcePartition(0, 1)}), 0
+
+    def opened(begins: Mapping[int, int]) -> Reading:
+        return Reading(bench.broker, source, begins)
+
+    feed = TopicFeed(bench.query, source, bench.broker, opened, SourceState(), True, {}, 1, threading.Event())
+    feed.start()
+    beats, deadline = dict[int, int](), time.monotonic() + 30
+    try:
+        while len(beats) < 3:
+            assert time.monotonic() < deadline
+            for item in feed.take():
+                if isinstance(item, Heartbeat):
+                    beats[item.partition] = item.position
+            time.sleep(0.001)
+    finally:
+        feed.close()
+    assert beats[1] == UNREAD and min(beats[0], beats[2]) >= 0
